@@ -24,7 +24,7 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
             starts.append(daemon.started_in * 1e3)
             added.append(_saved(daemon, quick, group("fork", 2, "careful"), group("process", 2, "third")))
             changed.append(_saved(daemon, quick, group("fork", 3, "careful"), group("process", 2, "third")))
-            replaced.append(_saved(daemon, quick, group("fork", 3, "careful", "anew"), group("process", 2, "third")))
+            replaced.append(_saved(daemon, quick, group("fork", 3, "careful", "again"), group("process", 2, "third")))
     names = (
         "start → all programs ready",
         "save → added group ready",

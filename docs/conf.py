@@ -48,7 +48,7 @@ def _complete(_app: Sphinx, name: str, source: list[str]) -> None:
     if name == root_doc:
         source[0] = _introduction() + re.sub(r"^#", "##", source[0], flags=re.MULTILINE)
     if "/" not in name:
-        # Files of the project that are no pages.
+        # Files of the project that are not pages.
         source[0] = re.sub(r"\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", source[0])
 
 

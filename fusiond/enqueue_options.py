@@ -14,7 +14,7 @@ from typing import Any
 from fusiond.config import units
 from fusiond.config.model.tasks import HARD_AFTER_SOFT
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
-from fusiond.nesting import TOO_DEEP, too_deep
+from fusiond.json_depth import TOO_DEEP, too_deep
 
 #: seconds as a number, `5m`, or a timedelta
 Duration = float | str | timedelta
@@ -74,7 +74,7 @@ class Options:
     failure_ttl: Duration | None = None
     #: a text for people
     description: str | None = None
-    #: the span in which the job is enqueued, as W3C has it; None: the current one
+    #: the span in which the job is enqueued, as a W3C traceparent; None: the current one
     traceparent: str | None = None
     #: jobs, or their full names: this one waits until they have ended
     after: Sequence[Any] | None = None
@@ -86,7 +86,7 @@ class Options:
     id: str | None = None
 
 
-#: a span as W3C has it; no trace and no span is 0
+#: a W3C traceparent; no trace and no span is 0
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 #: what most calls have
@@ -117,7 +117,7 @@ def _encoded(value: Any) -> bytes:
 def encoded_meta(meta: dict[str, Any]) -> bytes:
     """The meta as JSON. Raises EnqueueError."""
     if not isinstance(meta, dict):
-        raise EnqueueError(f"meta: {shown(meta)} is not a dict")
+        raise EnqueueError(f"meta: {safe_repr(meta)} is not a dict")
     try:
         return _encoded(meta)
     except (TypeError, ValueError) as error:
@@ -126,11 +126,11 @@ def encoded_meta(meta: dict[str, Any]) -> bytes:
 
 def encoded_timeout(timeout: Duration) -> bytes:
     """The soft and the hard timeout as JSON, seconds. Raises EnqueueError."""
-    soft = lasting("timeout", timeout)
+    soft = positive_seconds("timeout", timeout)
     return _encode({"soft": soft, "hard": soft + HARD_AFTER_SOFT}).encode()
 
 
-def stored(options: Options) -> dict[str, Any]:
+def encoded_options(options: Options) -> dict[str, Any]:
     """What a NewJob has of these options, except priority, queue and id. Raises EnqueueError."""
     found = {
         "delay_ms": None if options.delay is None else _ms(duration("delay", options.delay)),
@@ -146,14 +146,16 @@ def stored(options: Options) -> dict[str, Any]:
         "traceparent": _trace(options.traceparent),
         "after": waiting_for(options),
     }
-    return found if options.expires is None else found | {"expires_ms": _ms(lasting("expires", options.expires))}
+    if options.expires is not None:
+        found["expires_ms"] = _ms(positive_seconds("expires", options.expires))
+    return found
 
 
 def _trace(given: str | None) -> str | None:
-    """The text itself. Raises EnqueueError if it is no trace."""
+    """The text itself. Raises EnqueueError if it is not a trace."""
     if given is not None and not TRACEPARENT.fullmatch(text("traceparent", given) or ""):
         example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-        raise EnqueueError(f"traceparent: {shown(given)} is none as W3C has it, such as {example}")
+        raise EnqueueError(f"traceparent: {safe_repr(given)} is not a W3C traceparent, such as {example}")
     return given
 
 
@@ -176,12 +178,12 @@ def waiting_for(options: Options) -> str | None:
     try:
         names = [str(getattr(each, "name", each)) for each in options.after]
     except TypeError:
-        raise EnqueueError(f"after: {shown(options.after)} is no list of jobs") from None
+        raise EnqueueError(f"after: {safe_repr(options.after)} is not a list of jobs") from None
     if wrong := next((name for name in names if not _PARENT.fullmatch(name)), None):
-        raise EnqueueError(f"after: {shown(wrong)} is neither a job nor a full name of one, which is queue/id")
+        raise EnqueueError(f"after: {safe_repr(wrong)} is neither a job nor a full name of one, which is queue/id")
     need, rule = _join(options.join, len(set(names))), options.on_parent_failure or "fail"
     if rule not in ("fail", "run"):
-        raise EnqueueError(f"on_parent_failure: {shown(rule)} is neither 'fail' nor 'run'")
+        raise EnqueueError(f"on_parent_failure: {safe_repr(rule)} is neither 'fail' nor 'run'")
     return f"{need} {int(rule == 'run')} {' '.join(names)}" if names else None
 
 
@@ -195,7 +197,7 @@ def _join(join: str | int | None, count: int) -> int:
         return 0
     need = 1 if join == "any" else join
     if type(need) is not int or not 1 <= need <= max(1, count):
-        raise EnqueueError(f"join: {shown(join)} is neither 'all' nor 'any' nor a number from 1 to {count}")
+        raise EnqueueError(f"join: {safe_repr(join)} is neither 'all' nor 'any' nor a number from 1 to {count}")
     return need
 
 
@@ -203,7 +205,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def shown(given: object) -> str:
+def safe_repr(given: object) -> str:
     """The value's repr, for an error message. repr() may raise, for example for a very long number."""
     try:
         return f"{given!r:.200}"
@@ -223,15 +225,15 @@ def duration(what: str, given: Duration) -> float:
     else:
         found = _number(what, given)
     if not 0 <= found < LONGEST:
-        raise EnqueueError(f"{what}: {shown(given)} is not between 0 and 10 years")
+        raise EnqueueError(f"{what}: {safe_repr(given)} is not between 0 and 10 years")
     return found
 
 
-def lasting(what: str, given: Duration) -> float:
+def positive_seconds(what: str, given: Duration) -> float:
     """Seconds, above 0, as the file requires of a timeout and an expiry. Raises EnqueueError."""
     found = duration(what, given)
     if found < SHORTEST:
-        raise EnqueueError(f"{what}: {shown(given)} is too short for any job; use 1s or more")
+        raise EnqueueError(f"{what}: {safe_repr(given)} is too short for any job; use 1s or more")
     return found
 
 
@@ -239,7 +241,7 @@ def _number(what: str, given: object) -> float:
     try:
         return float(given)  # type: ignore[arg-type]  # whatever it is, it says so
     except (TypeError, ValueError, OverflowError):
-        raise EnqueueError(f"{what}: {shown(given)} is no number of seconds") from None
+        raise EnqueueError(f"{what}: {safe_repr(given)} is not a number of seconds") from None
 
 
 def moment(what: str, given: Moment) -> float:
@@ -248,13 +250,13 @@ def moment(what: str, given: Moment) -> float:
         try:
             given = datetime.fromisoformat(given)
         except ValueError:
-            raise EnqueueError(f"{what}: {shown(given)} is no time such as 2030-01-31T02:00+01:00") from None
+            raise EnqueueError(f"{what}: {safe_repr(given)} is not a time such as 2030-01-31T02:00+01:00") from None
     if isinstance(given, datetime) and given.tzinfo is None:
         raise EnqueueError(f"{what}: {given} has no time zone; use datetime.now(UTC) or .astimezone()")
     found = given.timestamp() if isinstance(given, datetime) else _number(what, given)
     if not -LATEST <= found <= LATEST:
-        late = str(given) if isinstance(given, datetime) else shown(given)
-        raise EnqueueError(f"{what}: {late} is no time in epoch seconds up to {LATEST:.0f}, in the year 5138")
+        late = str(given) if isinstance(given, datetime) else safe_repr(given)
+        raise EnqueueError(f"{what}: {late} is not a time in epoch seconds up to {LATEST:.0f}, in the year 5138")
     return found
 
 
@@ -267,7 +269,7 @@ def text(what: str, given: object) -> str | None:
             return given
     except UnicodeEncodeError:
         pass  # a lone surrogate
-    raise EnqueueError(f"{what}: {shown(given)} is not a text of 1 to {LONGEST_TEXT} bytes in UTF-8")
+    raise EnqueueError(f"{what}: {safe_repr(given)} is not a text of 1 to {LONGEST_TEXT} bytes in UTF-8")
 
 
 def dotted_path(function: Callable[..., Any]) -> str:
@@ -276,5 +278,5 @@ def dotted_path(function: Callable[..., Any]) -> str:
     if callable(function):
         module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
-        raise UnknownTask(f"{shown(function)} is no function that a task can name; pass the task's name")
+        raise UnknownTask(f"{safe_repr(function)} is not a function that a task can name; pass the task's name")
     return f"{module}.{name}"

@@ -55,15 +55,15 @@ class BrokerError(FusionError):
     """Redis did not do what was asked."""
 
 
-class BrokerUnavailable(BrokerError):  # noqa: N818 - the field's own word
+class BrokerUnavailable(BrokerError):
     """Redis cannot be reached, is loading, or refused the credentials. Trying again may help."""
 
 
-class BrokerUnfit(BrokerError):  # noqa: N818
+class BrokerUnfit(BrokerError):
     """Redis is too old, evicts keys, denies a right, or has a newer layout of the data. Only an operator can help."""
 
 
-class BrokerFull(BrokerError):  # noqa: N818
+class BrokerFull(BrokerError):
     """Redis is at its maxmemory; new jobs are refused, stored ones still run."""
 
 
@@ -71,19 +71,19 @@ class EnqueueError(FusionError):
     """The job was refused and nothing was stored."""
 
 
-class UnknownTask(EnqueueError):  # noqa: N818
+class UnknownTask(EnqueueError):
     """No daemon's file declares the task."""
 
 
-class BadArguments(EnqueueError):  # noqa: N818
+class BadArguments(EnqueueError):
     """The arguments are not JSON, or too large."""
 
 
-class QueueFull(EnqueueError):  # noqa: N818
+class QueueFull(EnqueueError):
     """The queue is at its max_length."""
 
 
-class JobConflict(EnqueueError):  # noqa: N818
+class JobConflict(EnqueueError):
     """The id or key is that of a job with another task or other arguments; or another job is the same by `unique`."""
 
 
@@ -91,11 +91,11 @@ class JobError(FusionError):
     """Base class of the errors about one job."""
 
 
-class JobNotFound(JobError):  # noqa: N818
+class JobNotFound(JobError):
     """There is no such job, or it was deleted after its ttl."""
 
 
-class JobFailed(JobError):  # noqa: N818
+class JobFailed(JobError):
     """
     The job ended as `failed`.
 
@@ -106,16 +106,16 @@ class JobFailed(JobError):  # noqa: N818
         traceback: its traceback, as text.
     """
 
-    def __init__(self, code: str, type: str, message: str, traceback: str = "") -> None:  # noqa: A002
+    def __init__(self, code: str, type: str, message: str, traceback: str = "") -> None:
         self.code, self.type, self.message, self.traceback = code, type, message, traceback
         super().__init__(f"{type or code}: {message}")
 
 
-class JobCanceled(JobError):  # noqa: N818
+class JobCanceled(JobError):
     """The job ended as `canceled`."""
 
 
-class ResultTimeout(JobError):  # noqa: N818
+class ResultTimeout(JobError):
     """The job has not ended within the given time; it goes on."""
 
 
@@ -123,5 +123,5 @@ class ControlError(FusionError):
     """The daemon cannot be reached, or refused what was asked."""
 
 
-class ForeignDaemon(ControlError):  # noqa: N818
+class ForeignDaemon(ControlError):
     """The daemon that was found runs another file; it was not asked to do anything."""

@@ -1,5 +1,5 @@
 """
-A daemon's identity, whatever its host is called: a random id in its state directory.
+Who is meant: a daemon's identity, whatever its host is called, a random id in its state directory; a user's name.
 
 Standard library only.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 from pathlib import Path
 
@@ -35,3 +36,11 @@ def daemon_id(state: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the daemon must be able to read and write {state}") from error
     return found
+
+
+def user_name(uid: int) -> str:
+    """The name of a user; its number, if it has none here."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

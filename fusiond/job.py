@@ -15,7 +15,7 @@ A job has the state of the set that holds it. These are all the ways in which it
     STARTED   -> FINISHED             settled; the result is kept for result_ttl
     STARTED   -> FAILED               settled; the error is kept for failure_ttl
     STARTED   -> SCHEDULED            retry, after a delay
-    STARTED   -> QUEUED               released or not confirmed (the attempt is not counted)
+    STARTED   -> QUEUED               released (the attempt is not counted)
     STARTED   -> QUEUED               rescued: the lease has expired
     any that has not ended -> CANCELED
     FAILED, CANCELED -> QUEUED        requeued by an operator
@@ -102,7 +102,7 @@ class JobProgress:
 class PastAttempt:
     """An attempt that did not finish. Times are epoch ms by the clock of Redis."""
 
-    #: from 1; 0: this is no attempt, but a requeue
+    #: from 1; 0: this is not an attempt, but a requeue
     attempt: int
     #: such as `retry`, `failed`, `crashed`, `rescued`, `snoozed`
     outcome: str

@@ -36,7 +36,7 @@ _TEXTS: Final = (
     "broken",
 )  # fmt: skip
 
-#: task → its secret arguments, `kwargs.NAME` or `args.N`
+#: task → its secret arguments, `kwargs.NAME`, `args.N`, or `args.*` for all that are passed by position
 Secret = Mapping[str, Collection[str]]
 
 
@@ -160,8 +160,9 @@ def _masked(value: Any, secret: Secret, values: set[Any]) -> Any:
         there = value.get(kind)
         if kind == "kwargs" and isinstance(there, dict) and key in there:
             shown[kind][key] = _hide(there[key], values)
-        elif kind == "args" and isinstance(there, list) and int(key) < len(there):
-            shown[kind][int(key)] = _hide(there[int(key)], values)
+        elif kind == "args" and isinstance(there, list):
+            for n in range(len(there)):
+                shown[kind][n] = _hide(there[n], values) if key in (str(n), "*") else shown[kind][n]
     return shown
 
 

@@ -68,7 +68,7 @@ def instance_file(name: str) -> Path:
     """
     if len(name) > _LONGEST_INSTANCE or not _INSTANCE.fullmatch(name):
         raise ConfigError(
-            f"{name!r} is no name of an instance; use up to {_LONGEST_INSTANCE} letters, digits, `_`, `-` and `.`,"
+            f"{name!r} is not a name of an instance; use up to {_LONGEST_INSTANCE} letters, digits, `_`, `-` and `.`,"
             " with a letter, a digit or `_` first"
         )
     return ETC.with_name(f"{ETC.stem}-{name}{ETC.suffix}")
@@ -187,7 +187,7 @@ def temporary(uid: int) -> Path:
 
 
 def pointers(uid: int) -> Path:
-    """The directory of this user's pointers, as in `fusiond/pointers.py`."""
+    """The directory of this user's pointers, as in `fusiond/locate/pointers.py`."""
     return temporary(uid) / "pointers"
 
 

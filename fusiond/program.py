@@ -16,13 +16,17 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import argparse
     import asyncio
     from collections.abc import Awaitable, Callable
+
+    from fusiond.link_messages import Command, Report
 
     #: returns why the program cannot serve now; "" if it can
     Check = Callable[[], Awaitable[str]]
@@ -66,15 +70,25 @@ def run_program(body: Callable[[Link], int]) -> int:
     except FusionError as error:
         tasks = getattr(error, "tasks", [])
         if not tasks:  # otherwise the reload that is refused for them tells it
-            log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
-        link.say(**{"is": "failed", "reason": str(error), "tasks": tasks})
+            log.error("%s", error)
+        link.say({"is": "failed", "reason": str(error), "tasks": tasks})
         return EX_CONFIG
     except Exception as error:
         log.exception("this program ends")
-        link.say(**{"is": "failed", "reason": f"{type(error).__name__}: {error}"})
+        link.say({"is": "failed", "reason": f"{type(error).__name__}: {error}"})
         return EX_SOFTWARE
     finally:
         logs.stop()
+
+
+def parser_of(module: str) -> argparse.ArgumentParser:
+    """The arguments that each program has which reads a snapshot."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=module)
+    parser.add_argument("--snapshot", type=Path, required=True)
+    parser.add_argument("--runtime", type=Path, required=True)
+    return parser
 
 
 def on_failed_callback(then: Callable[[], object]) -> None:
@@ -135,7 +149,7 @@ class Link:
         return cls(sock, name=name, tail=Path(tail) if tail else None)
 
     def start(
-        self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None], check: Check | None = None
+        self, on_command: Callable[[Command], None], on_lost: Callable[[], object], check: Check | None = None
     ) -> None:
         """
         Call `on_command` for each command, and `on_lost` once if the supervisor dies, both on the running loop.
@@ -150,9 +164,20 @@ class Link:
             self._loop = asyncio.get_running_loop()
             self._loop.add_reader(self.socket, self.hear, on_command, on_lost)
 
-    def say(self, **message: Any) -> None:
+    def end_by(
+        self, end: Callable[[], object], on_command: Callable[[Command], None], check: Check | None = None
+    ) -> None:
+        """`start`, and have SIGTERM, SIGINT, the supervisor's death and a callback that fails call `end`."""
+        import asyncio
+
+        on_failed_callback(end)
+        self.start(on_command, end, check)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, end)
+
+    def say(self, message: Report) -> None:
         """
-        Send the supervisor a message: `link.say(**{"is": "ready"})`. Never blocks and never raises.
+        Send the supervisor a message: `link.say({"is": "ready"})`. Never blocks and never raises.
 
         If about 300 messages are unread, it is dropped. That happens only while the supervisor is stopped; when it
         continues, it asks again or ends.
@@ -173,7 +198,7 @@ class Link:
                 self._loop.remove_reader(sock)
             sock.close()
 
-    def hear(self, on_command: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
+    def hear(self, on_command: Callable[[Command], None], on_lost: Callable[[], object]) -> None:
         """Handle the packets that have arrived. The loop calls it after `start`; a program without a loop calls it."""
         while self.socket is not None:
             try:
@@ -186,18 +211,18 @@ class Link:
                 self.close()
                 on_lost()
                 return
-            command = json.loads(packet)
-            if command.get("do") == "answer":
-                self._answer(int(command["n"]))
+            command: Command = json.loads(packet)
+            if command["do"] == "answer":
+                self._answer(command["n"])
             else:
                 on_command(command)
 
     def _answer(self, number: int) -> None:
         """Say `alive` at once, and `checked` after the check."""
-        self.say(**{"is": "alive", "n": number})
+        self.say({"is": "alive", "n": number})
         self._question = number
         if self._loop is None:  # nor a check: only programs that use Redis have one
-            self.say(**{"is": "checked", "n": number, "trouble": ""})
+            self.say({"is": "checked", "n": number, "trouble": ""})
         elif self._checking is None:
             self._checking = self._loop.create_task(self._tell_checked())
 
@@ -214,6 +239,6 @@ class Link:
                         trouble = await self._check() if self._check else ""
                 except TimeoutError:
                     trouble = f"it could not find out within {CHECK:g} s whether it can serve"
-                self.say(**{"is": "checked", "n": told, "trouble": trouble})
+                self.say({"is": "checked", "n": told, "trouble": trouble})
         finally:
             self._checking = None

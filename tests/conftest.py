@@ -6,7 +6,7 @@ import signal
 import sys
 
 # Before anything else is imported. With PYTHONDONTWRITEBYTECODE in the environment each process of the tests would
-# compile fusiond anew, and each of pytest's Hypothesis too, whose assertions it rewrites. The variable itself stays: a
+# compile fusiond again, and each of pytest's Hypothesis too, whose assertions it rewrites. The variable itself stays: a
 # test may write a task twice in a second, and the byte code of the first one would pass for that of the second.
 sys.dont_write_bytecode = False
 

@@ -53,20 +53,19 @@ class Step(NamedTuple):
 
 STEPS = {
     # Redis' round trips, and what is made of the answers
-    "exchange": Step(DISPATCHER, "worker.dispatcher.claims.exchange", "Exchange.settle_and_claim"),
-    "settle": Step(DISPATCHER, "worker.dispatcher.claims.exchange", "Exchange._settled"),
+    "exchange": Step(DISPATCHER, "worker.dispatcher.claims.lane", "Lane.settle_and_claim"),
+    "settle": Step(DISPATCHER, "worker.dispatcher.claims.lane", "Lane._settled"),
     "claim": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.add"),
-    "renew": Step(DISPATCHER, "worker.dispatcher.claims.leases", "Leases.renew_once"),
+    "renew": Step(DISPATCHER, "worker.dispatcher.claims.leases", "Leases._renew"),
     "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
-    "wake": Step(DISPATCHER, "worker.dispatcher.claims.asking", "Asking.claim_from"),
+    "wake": Step(DISPATCHER, "worker.dispatcher.claims.claim_planner", "ClaimPlanner.claim_from"),
     "bring": Step(DISPATCHER, "worker.dispatcher.claims.wake_ups", "WakeUps.hear"),
-    "confirm": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm"),
-    "confirm-begun": Step(DISPATCHER, "worker.dispatcher.claims.confirming", "Confirming._confirm_begun"),
+    "given": Step(DISPATCHER, "worker.dispatcher.claims.reservations", "Reservations.answered"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
-    "outcome": Step(DISPATCHER, "worker.dispatcher.ends.endings", "Endings.on_outcome"),
+    "outcome": Step(DISPATCHER, "worker.dispatcher.ends.attempt_settler", "AttemptSettler.on_outcome"),
     "release": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.put_back"),
-    "crash": Step(DISPATCHER, "worker.dispatcher.ends.endings", "Endings.on_killed"),
+    "crash": Step(DISPATCHER, "worker.dispatcher.ends.attempt_settler", "AttemptSettler.on_killed"),
     "kill": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.kill_for"),
     "died": Step(DISPATCHER, "worker.pool.children", "Children.on_died"),
     "orphans": Step(DISPATCHER, "worker.pool.fork_server.server_handle", "ServerHandle._lose"),

@@ -2,7 +2,7 @@
 What the model says of each key, for readers: `python -m tests.file_reference` writes both.
 
 1. schemas/fusion.schema.json
-2. the tables of docs/file.md
+2. the tables of docs/file/, each on the page that has its heading
 """
 
 import json
@@ -14,7 +14,7 @@ from fusiond.config.fields import in_place
 from tests import file_schema
 
 ROOT = Path(__file__).parent.parent
-SCHEMA_FILE, PAGE = ROOT / "schemas" / "fusion.schema.json", ROOT / "docs" / "file.md"
+SCHEMA_FILE, PAGES = ROOT / "schemas" / "fusion.schema.json", ROOT / "docs" / "file"
 SCHEMA = file_schema.schema()
 
 
@@ -25,11 +25,11 @@ def below(schema, *path):
     return schema
 
 
-#: sections of the page: heading → where its keys are in the file
+#: heading of a table → where its keys are in the file
 SECTIONS = {
     "The top level": (),
     "broker": ("broker",),
-    "broker.tls": ("broker", "tls"),
+    "tls": ("broker", "tls"),
     "retry_policies": ("retry_policies", "*"),
     "queues": ("queues", "*"),
     "rate_limit": ("queues", "*", "rate_limit"),
@@ -73,26 +73,32 @@ def rows(section):
     either = {key for group in groups for branch in group.get("oneOf", ()) for key in branch.get("required", ())}
     for key, described in schema["properties"].items():
         required = key in schema.get("required", ()) or key in either
-        default = "required" if key in schema.get("required", ()) else "one of the two" if required else None
+        default = "required" if key in schema.get("required", ()) else "one of two" if required else None
         default = default or f"`{flow(described.get('default'))}`"
         # A map among other types is a snippet: as an example, editors would offer it as `[object Object]`.
         snippets = [snippet["body"] for snippet in described.get("defaultSnippets", ())]
-        shown = [*described["examples"][: 2 - len(snippets)], *snippets]
-        examples = " ".join(f"`{flow(example)}`" for example in shown)
+        others = [example for example in described["examples"] if example != described.get("default")]
+        examples = " ".join(f"`{flow(example)}`" for example in [*others[: 2 - len(snippets)], *snippets])
         change = ""
         if section == "workers":
             change = f" {'in place' if in_place(model.WorkerGroup, key) else 'replaced'} |"
-        yield f"| `{key}` | {default} | {examples} |{change} {described['description']} |".replace("||", "\\|")
+        name, own_page = f"`{key}`", f"{key.replace('_', '-')}.md"
+        if not SECTIONS[section] and (PAGES / own_page).exists():
+            name, examples = f"[{name}]({own_page})", ""  # that page begins with one
+        yield f"| {name} | {default} | {examples} |{change} {described['description']} |".replace("||", "\\|")
 
 
-def page(text):
-    """The page with the table of each section as the model gives it."""
+def pages():
+    """Each page with its tables as the model gives them: path → text."""
+    texts = {path: path.read_text() for path in sorted(PAGES.glob("*.md"))}
     for section in SECTIONS:
-        table = re.compile(rf"(^##+ {re.escape(section)}\n\n(?:.+\n)*\|---.+\n)(?:\|.+\n)*", re.MULTILINE)
-        text = table.sub(lambda found, of=section: found[1] + "\n".join(rows(of)) + "\n", text, count=1)
-    return text
+        table = re.compile(rf"(^#+ {re.escape(section)}\n(?:(?!#).*\n)*?\|---.+\n)(?:\|.+\n)*", re.MULTILINE)
+        (path,) = (path for path, text in texts.items() if table.search(text))
+        texts[path] = table.sub(lambda found, of=section: found[1] + "\n".join(rows(of)) + "\n", texts[path])
+    return texts
 
 
 if __name__ == "__main__":
     SCHEMA_FILE.write_text(file_schema.text())
-    PAGE.write_text(page(PAGE.read_text()))
+    for path, text in pages().items():
+        path.write_text(text)

@@ -94,7 +94,7 @@ def test_a_traceback_follows_its_line(file):
     assert "invalid literal" in rest[-1]
 
 
-def test_a_rotated_file_is_opened_anew(file, monkeypatch):
+def test_a_rotated_file_is_reopened(file, monkeypatch):
     """What logrotate moves away is left; the next lines go to a new file."""
     monkeypatch.setattr(logs, "ROTATED", 0.0)
     setup(file)

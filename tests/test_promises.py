@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from tests.support.promises import TABLES, TESTS, page_path, plain, promises, sections
+from tests.support.promises import TABLES, TESTS, page_text, plain, promises, sections
 
 #: pages of which each heading is in the table
 WHOLE = ("README", "reliability", "reload", "security", "file")
@@ -53,8 +53,7 @@ def test_each_promise_of_the_page_has_a_row(page):
 
 def listed(page):
     """Heading → its bullets and the rows of its tables, as plain text."""
-    text = re.sub(r"^```.*?^```", "", page_path(page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^##+ (.+)$", page_text(page), flags=re.MULTILINE)[1:]
     found = {}
     for heading, body in zip(parts[::2], parts[1::2], strict=True):
         rows = [

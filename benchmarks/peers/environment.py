@@ -31,7 +31,7 @@ PYTHON = ROOT / "python"
 _RUBY, _NODE = ROOT / "ruby", ROOT / "node"
 
 
-class Missing(Exception):  # noqa: N818
+class Missing(Exception):
     """A peer cannot be installed here; the sentence says why."""
 
 

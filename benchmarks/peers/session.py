@@ -31,7 +31,7 @@ APPS = Path(__file__).parent / "apps"
 PATIENCE = 60.0
 
 
-class GivenUp(Exception):  # noqa: N818
+class GivenUp(Exception):
     """A runner has not done its work; the sentence says what was seen."""
 
 

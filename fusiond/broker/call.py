@@ -10,12 +10,13 @@ Neither does any I/O, so that nothing is written twice for threads and for async
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fusiond.broker.script import Script, script
 from fusiond.errors import BrokerError, BrokerUnavailable
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 #: s from one look at what is waited for to the next: at first, at last, and so much slower each time
@@ -24,7 +25,7 @@ _FIRST_LOOK, _LONGEST_LOOK, _SLOWER = 0.005, 0.25, 1.5
 Word = bytes | str | int | float
 
 
-class Unreadable(BrokerError):  # noqa: N818 - as its siblings
+class Unreadable(BrokerError):
     """A reply is not what its command is answered with; the next one on this connection may belong to another."""
 
 
@@ -81,6 +82,31 @@ def scripted(name: str, key: bytes | str, arguments: Sequence[Word], parse: Call
     """The verb `name` on the queue whose root is `key`."""
     lua = script(name)
     return Call((b"EVALSHA", lua.sha, 1, key, *arguments), parse, lua)
+
+
+def together(calls: Sequence[Call[T]]) -> Plan[list[T]]:
+    """The replies in one round trip. Raises the first error among them."""
+    return (yield [*calls]) if calls else []
+
+
+def sent_ahead(calls: Iterable[list[Call[Any]]]) -> Plan[list[list[Any]]]:
+    """The replies to each list of Calls on one queue, errors among them. Raises BrokerUnavailable."""
+    found: list[list[Any]] = []
+    for each in calls:
+        found += yield SendAhead(each)
+    found += yield SendAhead([])
+    for replies in found:
+        for reply in replies:
+            if isinstance(reply, BrokerUnavailable):
+                raise reply
+    return found
+
+
+def read_each(calls: Mapping[K, Call[T]]) -> Plan[tuple[dict[K, T], list[BrokerError]]]:
+    """The replies that can be read, and the errors in place of the others. Raises BrokerUnavailable."""
+    replies = yield from sent_ahead([call] for call in calls.values())
+    found = {key: reply for key, [reply] in zip(calls, replies, strict=True) if not isinstance(reply, BrokerError)}
+    return found, [reply for [reply] in replies if isinstance(reply, BrokerError)]
 
 
 def looked_at(look: Callable[[], Plan[T]], has_ended: Callable[[T], bool], timeout: float | None) -> Plan[T]:
@@ -147,6 +173,11 @@ def text(reply: Any) -> str | None:
     """A text, or nothing. Raises TypeError for anything else."""
     found = raw(reply)
     return None if found is None else decoded(found)
+
+
+def text_map(flat: list[bytes]) -> dict[str, str]:
+    """A hash, as HGETALL replies it."""
+    return {decoded(name): decoded(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def nothing(_reply: Any) -> None:

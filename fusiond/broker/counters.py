@@ -2,11 +2,11 @@
 Counters of what becomes of jobs, by queue and task, which Redis keeps where the file has `metrics: true`.
 
 1. measured   what `settle` is given so that the script counts the outcomes that it settles (lua/shared/tally.lua)
-2. counters   asks for the counters of queues: totals, the last minutes, the last hours
+2. counters   asks for the counters of queues: totals of each task, and the last minutes of all tasks together
 3. Tally      what was counted; Histogram: the times among it
-4. series     one Tally for each minute or hour of a graph, over all queues that were asked for
+4. series     one Tally for each minute of a graph, over all queues that were asked for
 
-Readers must cope with whatever another program has written: what is no counter counts as nothing.
+Readers must cope with whatever another program has written: what is not a counter counts as nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import math
 import re
 import struct
 from bisect import bisect_left as _bucket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from operator import add
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, plain
+from fusiond.broker.call import Word, decoded, plain
 from fusiond.broker.keys import Keys, VerbGroup
 from fusiond.broker.records import Outcome
 from fusiond.errors import BrokerError
@@ -30,10 +29,8 @@ from fusiond.errors import BrokerError
 LIMITS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0,
 )  # fmt: skip
-#: for so many minutes, and hours, counters are kept
-MINUTES, HOURS = 120, 720
-#: s in one of them
-MINUTE, HOUR = 60, 3600
+#: so many minutes are kept; s in one of them
+MINUTES, MINUTE = 120, 60
 
 #: the jobs of all those tasks that are not counted one by one; lua/shared/tally.lua has the same name
 OTHERS: Final = b"(other)"
@@ -49,7 +46,8 @@ _LETTERS: Final = {name: letter.encode() for letter, name in _FIELDS.items()} | 
 _CODE: Final = struct.Struct("<cBHBB")
 #: in place of both buckets: the attempt has not run
 _NO_BUCKETS: Final = (255, 255)
-_WORD: Final = re.compile(rb"([a-zA-Z])(\d{0,2})=(\d{1,18})")
+#: a field of a hash of counters: letter, bucket, and the task or minute
+_FIELD: Final = re.compile(r"([a-zA-Z])(\d{0,2}) (.*)", re.DOTALL)
 
 
 class Measured(NamedTuple):
@@ -148,47 +146,17 @@ class Tally:
         return Tally(**numbers, run=self.run + other.run, wait=self.wait + other.wait)
 
     @classmethod
-    def of(cls, text: bytes) -> Tally:
-        """The counters that Redis holds as this text."""
-        numbers: dict[str, int] = {}
-        times: dict[bytes, tuple[list[int], list[int]]] = {b"R": (_empty(), [0]), b"W": (_empty(), [0])}
-        for letter, bucket, number in _WORD.findall(text):
-            if letter in times:
-                buckets, total = times[letter]
-                if not bucket:
-                    total[0] = int(number)
-                elif int(bucket) < len(buckets):
-                    buckets[int(bucket)] = int(number)
-            elif name := _FIELDS.get(letter.decode()):
-                numbers[name] = int(number)
-        run, wait = (Histogram(tuple(buckets), total[0] / 1e6) for buckets, total in times.values())
+    def of(cls, counted: Mapping[tuple[str, str], int]) -> Tally:
+        """Of (letter, bucket) → number."""
+        numbers = {name: counted.get((letter, ""), 0) for letter, name in _FIELDS.items()}
+        run, wait = (
+            Histogram(
+                tuple(counted.get((letter, str(bucket)), 0) for bucket in range(len(LIMITS) + 1)),
+                counted.get((letter, ""), 0) / 1e6,
+            )
+            for letter in "RW"
+        )
         return cls(**numbers, run=run, wait=wait)
-
-
-def _empty() -> list[int]:
-    return [0] * (len(LIMITS) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """One minute or hour, in which something was counted."""
-
-    #: epoch s
-    start: int
-    #: task → what Redis holds; it is read when it is asked for
-    texts: Mapping[str, bytes]
-    #: the sum over all tasks; empty: it was not stored
-    sum_text: bytes = b""
-
-    def total(self) -> Tally:
-        """All tasks together."""
-        if self.sum_text:
-            return Tally.of(self.sum_text)
-        return reduce(add, map(Tally.of, self.texts.values()), Tally())
-
-    def task(self, name: str) -> Tally:
-        """One task."""
-        return Tally.of(self.texts.get(name, b""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,119 +165,62 @@ class QueueCounters:
 
     #: task → since its first job here, or since nothing had been counted in the queue for 30 days
     totals: Mapping[str, Tally]
-    #: oldest first, the running one included; only those in which something was counted
-    minutes: Sequence[Period]
-    hours: Sequence[Period]
+    #: epoch s → all tasks together, in the minute that begins then; only those in which something was counted
+    minutes: Mapping[int, Tally]
 
 
 class Reading:
     """What is to be asked about the counters of some queues. The answers to `calls` belong to `read`."""
 
-    def __init__(self, keys: Keys, queues: Iterable[str], streams: Mapping[str, int]) -> None:
-        """`streams`: name → how many of its last entries."""
-        self._queues, self._names = list(queues), ["current", *streams]
-        self.calls: list[Call[Any]] = []
-        for queue in self._queues:
-            self.calls.append(plain(_pairs, "HGETALL", keys.of(queue, "metrics")))
-            for name, count in streams.items():
-                key = keys.of(queue, "metrics", name)
-                self.calls.append(plain(_entries, "XREVRANGE", key, "+", "-", "COUNT", count))
+    def __init__(self, keys: Keys, queues: Iterable[str], *, with_minutes: bool) -> None:
+        self._queues, self._each = list(queues), 1 + with_minutes
+        names = ("metrics", "metrics:minutes")[: self._each]
+        self.calls = [plain(_tallies, "HGETALL", keys.of(queue, name)) for queue in self._queues for name in names]
 
     def read(self, replies: Sequence[Any]) -> dict[str, QueueCounters]:
         """Queue → its counters; one whose counters cannot be read is left out."""
-        each = len(self._names)
-        found = {queue: replies[n * each : (n + 1) * each] for n, queue in enumerate(self._queues)}
-        return {
-            queue: _counters(**dict(zip(self._names, answers, strict=True)))
-            for queue, answers in found.items()
-            if not any(isinstance(answer, BrokerError) for answer in answers)
-        }
+        found = {}
+        for n, queue in enumerate(self._queues):
+            totals, minutes = [*replies[n * self._each :][: self._each], {}][:2]
+            if not isinstance(totals, BrokerError) and not isinstance(minutes, BrokerError):
+                found[queue] = QueueCounters(
+                    totals, {int(at) * MINUTE: tally for at, tally in minutes.items() if at.isdecimal()}
+                )
+        return found
 
 
 class CounterVerbs(VerbGroup):
     """Verbs that read counters."""
 
-    def counters(self, queues: Iterable[str], *, minutes: int = 0, hours: int = 0) -> Reading:
-        """
-        What was counted in these queues: for each one command, and one for `minutes` and `hours` each.
-
-        Args:
-            queues: their names.
-            minutes: how many of the last ones that have counted anything, at most MINUTES.
-            hours: the same, at most HOURS.
-        """
-        streams = {"minutes": min(minutes, MINUTES), "hours": min(hours, HOURS)}
-        return Reading(self.keys, queues, {name: count for name, count in streams.items() if count})
+    def counters(self, queues: Iterable[str], *, with_minutes: bool = False) -> Reading:
+        """What was counted in these queues: one command for each, and another one for its last minutes."""
+        return Reading(self.keys, queues, with_minutes=with_minutes)
 
 
-def series(found: Iterable[QueueCounters], *, now: float, count: int, step: int = MINUTE) -> list[tuple[int, Tally]]:
+def series(found: Iterable[QueueCounters], *, now: float, count: int = MINUTES) -> list[tuple[int, Tally]]:
     """
-    The last minutes or hours of all these queues together, oldest first, those without any counts included.
+    The last minutes of all these queues together, oldest first, those without any counts included.
 
     Args:
         found: what was counted.
         now: epoch s; the last one is that which runs at this time.
         count: how many.
-        step: MINUTE or HOUR.
 
     Returns:
         (its begin in epoch s, what was counted in it) of each.
     """
-    last = math.floor(now) // step * step
-    wanted = {last - step * n: Tally() for n in reversed(range(count))}
+    last = math.floor(now) // MINUTE * MINUTE
+    wanted = {last - MINUTE * n: Tally() for n in reversed(range(count))}
     for each in found:
-        for period in each.minutes if step == MINUTE else each.hours:
-            if period.start in wanted:
-                wanted[period.start] += period.total()
+        for start in wanted.keys() & each.minutes.keys():
+            wanted[start] += each.minutes[start]
     return list(wanted.items())
 
 
-def _counters(
-    current: dict[str, bytes], minutes: list[Period] | None = None, hours: list[Period] | None = None
-) -> QueueCounters:
-    """The minute that runs is in the hash alone, and so is what was counted in its hour before it."""
-    minute, hour, before = (_of_kind(current, kind) for kind in "mht")
-    at = current.get("at", b"")
-    start = int(at) * MINUTE if at.isdigit() and len(at) < 12 else 0
-    totals = {task: Tally.of(before.get(task, b"")) + Tally.of(minute.get(task, b"")) for task in before | minute}
-    both = {task: _summed(hour.get(task, b"") + b" " + minute.get(task, b"")) for task in hour | minute}
-    return QueueCounters(
-        totals,
-        [] if minutes is None else _with_running(minutes, Period(start, minute)),
-        [] if hours is None else _with_running(hours, Period(start // HOUR * HOUR, both)),
-    )
-
-
-def _of_kind(current: Mapping[str, bytes], kind: str) -> dict[str, bytes]:
-    return {name[2:]: text for name, text in current.items() if name[:2] == f"{kind} "}
-
-
-def _summed(text: bytes) -> bytes:
-    """The text of counters of which some words may stand twice."""
-    sums: dict[bytes, int] = {}
-    for letter, bucket, number in _WORD.findall(text):
-        sums[letter + bucket] = sums.get(letter + bucket, 0) + int(number)
-    return b" ".join(b"%b=%d" % word for word in sums.items())
-
-
-def _with_running(ended: list[Period], running: Period) -> list[Period]:
-    """All of them, oldest first. One that has ended meanwhile is whole among those that have."""
-    missing = running.texts and all(period.start != running.start for period in ended)
-    return sorted([*ended, running] if missing else ended, key=lambda period: period.start)
-
-
-def _pairs(flat: list[bytes]) -> dict[str, bytes]:
-    return {decoded(name): text for name, text in _paired(flat)}
-
-
-def _entries(reply: list[Any]) -> list[Period]:
-    found = []
-    for id_, flat in reply:
-        start, _, _ = id_.partition(b"-")
-        texts = {decoded(task): text for task, text in _paired(flat)}
-        found.append(Period(int(start) // 1000, texts, texts.pop("", b"")))
-    return found
-
-
-def _paired(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(flat[::2], flat[1::2], strict=True)
+def _tallies(flat: list[bytes]) -> dict[str, Tally]:
+    """Of a hash of counters: task or minute → what was counted of it."""
+    counted: dict[str, dict[tuple[str, str], int]] = {}
+    for field, number in zip(flat[::2], flat[1::2], strict=True):
+        if (match := _FIELD.fullmatch(decoded(field))) and number.isdigit() and len(number) < 19:
+            counted.setdefault(match[3], {})[match[1], match[2]] = int(number)
+    return {of: Tally.of(each) for of, each in counted.items()}

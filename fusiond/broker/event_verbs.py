@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Plan, decoded, nothing, numbers, plain, scripted
+from fusiond.broker.call import Call, Plan, decoded, nothing, numbers, plain, scripted, text_map
 from fusiond.broker.event_records import DAEMONS, Event, last_number, read_entries
 from fusiond.broker.keys import VerbGroup
 
@@ -117,7 +117,7 @@ class EventVerbs(VerbGroup):
         """How far these sinks are with the events of these queues and of the daemons."""
         if not names:
             return {}
-        noted: dict[str, str] = yield plain(_noted, "HGETALL", self.keys.sinks)
+        noted: dict[str, str] = yield plain(text_map, "HGETALL", self.keys.sinks)
         ages = dict.fromkeys(names, 0)
         streams = [*queues, DAEMONS]
         replies = yield [
@@ -139,10 +139,6 @@ class EventVerbs(VerbGroup):
 
     def _stream(self, stream: str) -> bytes:
         return self._root(stream) + b":events"
-
-
-def _noted(flat: list[bytes]) -> dict[str, str]:
-    return dict(zip(map(decoded, flat[::2]), map(decoded, flat[1::2]), strict=True))
 
 
 def _cursor(noted: Mapping[str, str], sink: str, stream: str) -> str:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fusiond.broker.call import Call, decoded, number, scripted
 from fusiond.broker.keys import VerbGroup
 
+#: failed jobs that are read, or changed, at once
+PAGE: Final = 250
 #: a text of JSON that may be cut behind it
 _TEXT = r'"{}": ?("(?:[^"\\]|\\.)*"?)'
 
@@ -41,7 +43,7 @@ class FailureGroup(NamedTuple):
 class FailureVerbs(VerbGroup):
     """Verbs that look at failed jobs and change nothing."""
 
-    def failures(self, queue: str, *, start: int = 0, count: int = 250) -> Call[tuple[int, list[FailureGroup]]]:
+    def failures(self, queue: str, *, start: int = 0, count: int = PAGE) -> Call[tuple[int, list[FailureGroup]]]:
         """How many jobs a page of the failed ones has, those that are kept longest first, and their groups."""
 
         def parse(reply: Any) -> tuple[int, list[FailureGroup]]:
@@ -49,7 +51,7 @@ class FailureVerbs(VerbGroup):
 
         return scripted("failures", self.keys.root(queue), (start, count, ""), parse)
 
-    def failures_of(self, queue: str, key: bytes, *, start: int = 0, count: int = 250) -> Call[tuple[int, list[str]]]:
+    def failures_of(self, queue: str, key: bytes, *, start: int = 0, count: int = PAGE) -> Call[tuple[int, list[str]]]:
         """How many jobs the page has, and the ids of those among them that are of a group."""
 
         def parse(reply: Any) -> tuple[int, list[str]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, number, plain, scripted, texts
+from fusiond.broker.call import Call, Word, decoded, nothing, number, plain, scripted, texts
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import NewJob
 from fusiond.callbacks import split
@@ -119,11 +119,14 @@ class FlowVerbs(VerbGroup):
             lambda ids: [decoded(each) for each in texts(ids)],
         )
 
-    def runs(self, queue: str, most: int) -> Call[list[str]]:
+    def runs(self, queue: str, most: int, first: int = 0) -> Call[list[str]]:
         """The ids of runs, those that go on first, then those that will be kept longest."""
-        return plain(
-            lambda ids: [decoded(each) for each in ids], "ZREVRANGE", self.keys.of(queue, "flows"), 0, most - 1
-        )
+        key = self.keys.of(queue, "flows")
+        return plain(lambda ids: [decoded(each) for each in ids], "ZREVRANGE", key, first, first + most - 1)
+
+    def end_step(self, queue: str, where: StepOf, letter: str, why: str) -> Call[None]:
+        """A job of a step has ended, as its outbox would say it; what was told before changes nothing."""
+        return scripted("flow_end", self.keys.root(queue), (*where, letter, why), nothing)
 
     def write_run(self, queue: str, run: str, version: int | None, write: RunWrite) -> Call[bool]:
         """

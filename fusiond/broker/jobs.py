@@ -15,17 +15,18 @@ from fusiond.broker.call import Call, Word, decoded, number, numbers, scripted
 from fusiond.broker.counters import Measured, measured_words
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import (
-    CarriedJob,
-    Chore,
     Claim,
     ClaimedJob,
     EventsOf,
     Existing,
+    GivenJob,
     NewJob,
     Outcome,
     ProgressReport,
+    ReclaimedJob,
     Renewal,
     Stored,
+    check_id,
 )
 from fusiond.callbacks import split
 from fusiond.job import new_token
@@ -67,27 +68,32 @@ class JobVerbs(VerbGroup):
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
-        parking: str = "", few: tuple[int, Collection[bytes]] | None = None, again: bool = False,
+        reservation: str = "", few: tuple[int, Collection[bytes]] | None = None, again: bool = False,
         has: str | None = None,
     ) -> Call[Claim]:  # fmt: skip
         """
         Take up to `want` jobs. Short of `want`, the dispatcher is woken later.
 
-        `parking`: the token of one job that the wake-up may bring; empty: none.
+        `reservation`: the token under which an enqueue may claim one job for the dispatcher; empty: none.
         `few`: of these tasks' jobs no more than so many, and of all jobs if the queue has a limit; the first one above
         that number stays, and what is behind it.
         `again`: this claim was sent before, and no reply came. It gives the jobs that it took then, and chooses none.
         `has`: what the caller knows of the tasks of which jobs are held, and which of them it can run: see claim.lua.
         """
-        words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, parking]
+        words: list[Word] = [want, dispatcher, nonce, lease_ms, max_rescues, reservation]
         if few or again or has is not None:
             most, tasks = few or (want, ())
             words += (most, int(again), has or "", *tasks)
         return scripted("claim", self.keys.root(queue), words, _claim)
 
-    def unpark(self, queue: str, tokens: Iterable[str]) -> Call[int]:
-        """Have no wake-up bring a job under these tokens, which claims had as `parking`."""
-        return scripted("unpark", self.keys.root(queue), tuple(tokens), number)
+    def given(self, queue: str, tokens: Sequence[str], *, take_back: bool) -> Call[list[GivenJob | None]]:
+        """
+        Which jobs were given under these tokens, which claims had as `reservation`; None: none, or it has ended.
+
+        `take_back`: from now on no job is given under them.
+        """
+        words: list[Word] = [int(take_back), *tokens]
+        return scripted("given", self.keys.root(queue), words, lambda reply: [*map(given_job, reply)])
 
     def rescue(self, queue: str) -> Call[Claim]:
         """Take back what dead dispatchers held, and take in the inbox, as each claim does; claim nothing."""
@@ -156,10 +162,10 @@ def _stored(count: int) -> Callable[[bytes], list[Stored]]:
         if type(reply) is not bytes or len(reply) < count or reply[count : count + 1] not in (b"", b" "):
             raise ValueError(f"not {count} digits")
         stored = [_DIGIT[digit] for digit in reply[:count]]
-        if len(reply) == count:
+        if b"4" not in reply and b"5" not in reply:
             return stored
         others = iter(decoded(reply[count + 1 :]).split(" "))
-        return [each._replace(id=next(others)) if isinstance(each, Existing) else each for each in stored]
+        return [each._replace(id=check_id(next(others, ""))) if isinstance(each, Existing) else each for each in stored]
 
     return parse
 
@@ -182,8 +188,8 @@ _COMMON = attrgetter("token", "kind", "ms", "extra", "why")
 _KINDS = (bytes, bytes, bytes, int)
 #: number of such a job, attempts, crashes, rescues, header
 _KNOWN_KINDS = (int, int, int, int, bytes)
-#: of Chore's fields
-_CHORE_KINDS = (bytes, bytes, bytes, bytes, int, int, bytes, int, bytes)
+#: of ReclaimedJob's fields
+_RECLAIMED_KINDS = (bytes, bytes, bytes, bytes, int, int, bytes, int, bytes)
 #: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
 _MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
 
@@ -204,13 +210,14 @@ def _claim(reply: Any) -> Claim:
     until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
-    chores = [Chore._make(map(_text_or_number, row)) for row in _rows(others[0], _CHORE_KINDS)] if others else ()
+    rows = _rows(others[0], _RECLAIMED_KINDS) if others else ()
+    reclaimed = [ReclaimedJob._make(word if isinstance(word, int) else decoded(word) for word in row) for row in rows]
     held_tasks = decoded(others[1]) if len(others) > 1 else None
-    return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, chores, held_tasks)
+    return Claim(jobs, None if due < 0 else due, bool(more), until, more == _FEW, reclaimed, held_tasks)
 
 
-def carried_job(message: bytes) -> CarriedJob | None:
-    """The job in a message of the wake channel, as carry.lua writes it; None: there is none."""
+def given_job(message: bytes) -> GivenJob | None:
+    """The job in a message of the wake channel, as given_job.lua writes it; None: there is none."""
     head, _, body = message.partition(b"\n")
     words = head.split()
     if len(words) != 6 or words[0] != b"job":
@@ -222,7 +229,7 @@ def carried_job(message: bytes) -> CarriedJob | None:
         return None
     task += id_
     header += task
-    return CarriedJob(token, after, body[:id_], body[id_:task], body[task:header], body[header:])
+    return GivenJob(token, after, body[:id_], body[id_:task], body[task:header], body[header:])
 
 
 def _rows(flat: list[Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, ...]]:
@@ -230,7 +237,3 @@ def _rows(flat: list[Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, ...]]
     if tuple(map(type, flat)) != kinds * (len(flat) // len(kinds)):
         raise TypeError("a field of a job is of another type")
     return zip(*[iter(flat)] * len(kinds), strict=True)
-
-
-def _text_or_number(word: bytes | int) -> str | int:
-    return word if isinstance(word, int) else decoded(word)

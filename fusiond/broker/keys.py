@@ -14,7 +14,6 @@ Every key: the data model.
     ns:{q}:unique:<task>:<values>
                         STRING  the lock of unique jobs: the id of the job that holds it; see lua/shared/locks.lua
     ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
-    ns:{q}:claims       HASH    claims of many jobs, whose texts they left as they were; see lua/shared/claims.lua
     ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
                                 limits = JSON {task: {by, max_running, every, burst}},
                                 fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
@@ -36,19 +35,19 @@ Every key: the data model.
     ns:{q}:wake         STRING  there while a dispatcher waits: 1, or "<token> <ms>": under which enqueue may give it a
                                 job, and since when;
                                 also the channel on which it is woken
+    ns:{q}:given:<token>
+                        STRING  the job that was given under it: "<ms from when the token was left to then> <id>"
     ns:{q}:inbox        LIST    raw JSON jobs pushed by any language
     ns:{q}:broken       LIST    what could not be read: "<ms> <reason>\n<raw>", newest first
     ns:{q}:events       STREAM  what became of jobs: see lua/shared/events.lua; with q = /daemons what daemons did
     ns:{q}:audit        STREAM  those events that an operator's command told, so that they outlive the events of jobs
     ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided;
                                 "<cron entry> success" -> epoch ms when a job of the entry finished last
-    ns:{q}:metrics      HASH    counters of what becomes of jobs: at = this minute, m <task> = of this minute,
-                                h <task> = of its hour before it, t <task> = of all time before it
+    ns:{q}:metrics      HASH    counters of what becomes of jobs: "<name> <task>"; see lua/shared/tally.lua
     ns:{q}:metrics:minutes
-                        STREAM  the same of the last 120 minutes, an entry for each; see lua/shared/tally.lua
-    ns:{q}:metrics:hours
-                        STREAM  the same of the last 720 hours
-    ns:{q}:outbox       HASH    what ends of jobs mean for other queues: target -> highest number of an entry; see
+                        HASH    the same of the last 120 minutes, of all tasks together: "<name> <minute>"
+    ns:{q}:outbox       HASH    what other queues are to be told, and jobs that move there:
+                                target -> highest number of an entry; see
                                 lua/shared/follow.lua
     ns:{q}:outbox:<target>
                         LIST    the entries for one queue: "<number> <entry>"
@@ -57,8 +56,6 @@ Every key: the data model.
     ns:{q}:children:<id>
                         LIST    of a job: those that wait for it, "<queue>/<id> <its own name>"
     ns:{q}:expiring     ZSET    jobs that wait for others -> when they expire, ms
-    ns:{q}:leaving      HASH    deferred jobs that are moved to another queue: id -> "<nonce> <kind> <place> <queue>"
-    ns:{q}:arriving     HASH    the same of those that come from another queue
     ns:{q}:flow:<id>    HASH    a run of a flow; flow_records.py has the fields. How its jobs ended: …/ends
     ns:{q}:flows        ZSET    runs: id -> the time from which it may be dropped, ms
     ns:{q}:advance      ZSET    runs that can go a step further: id -> when somebody is to do so, ms
@@ -68,7 +65,8 @@ Every key: the data model.
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
     ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
     ns:daemons          HASH    daemon -> "<alive until, ms> <generation> <hash> <digest>",
-                                daemon/worker -> "<alive until, ms> <queue> … !<task that does not load there> …"
+                                daemon/worker -> "<alive until, ms> <queue> … !<task that does not load there> …
+                                <task>=<name>,…": the names of what its calls pass by position
     ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
                                 that was delivered last
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
@@ -121,7 +119,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 #: one priority's part of the score; see lua/shared/score.lua
 BAND = 2**43
 #: the layout that this code reads and writes
-LAYOUT = 3
+LAYOUT = 4
 #: ends the key of a job's arguments where these are large, and stand beside its text; see lua/shared/job.lua
 LARGE_ARGS = b"/args"
 

@@ -42,7 +42,7 @@ class LayoutCheck:
         """`keys`: of the namespace; None: it is in memory, and there is no look."""
         self._keys = keys
 
-    def before(self, what: Call[T] | Plan[T]) -> Plan[T]:
+    def check_then_run(self, what: Call[T] | Plan[T]) -> Plan[T]:
         """The same call or plan. Raises BrokerUnfit in its place if the keys have another layout."""
         if self._keys is not None:
             found = yield layout_of(self._keys)

@@ -22,17 +22,6 @@ from fusiond.errors import BrokerError
 PAGES, FEW_PAGES = 100, 4
 
 
-class _Delivered(NamedTuple):
-    """What the other queue has answered."""
-
-    #: the highest number that it has taken
-    taken: bytes
-    #: its own outbox has something now
-    has_more: bool
-    #: runs of flows of that queue can go on
-    can_advance: bool
-
-
 class Deliveries(NamedTuple):
     """What was delivered."""
 
@@ -65,25 +54,25 @@ class OutboxVerbs(VerbGroup):
             while pages > 0 and (page := (yield scripted("outbox", self.keys.root(source), done, texts))):
                 pages -= 1
                 target, *entries = page
-                delivered = yield from self._deliver(source, target, entries)
-                done = target, delivered.taken
+                taken, has_more, can_advance = yield from self._deliver(source, target, entries)
+                done = target, taken
                 count += len(entries)
-                if delivered.can_advance:
+                if can_advance:
                     to_advance[target.decode()] = None
-                if delivered.has_more and target.decode() not in queues:
+                if has_more and target.decode() not in queues:
                     queues.append(target.decode())
         if pages <= 0:
             yield [plain(nothing, "PUBLISH", self.keys.of(name, "wake"), "outbox") for name in {source, *queues}]
         return Deliveries(count, [*to_advance])
 
-    def _deliver(self, source: str, target: bytes, entries: list[bytes]) -> Plan[_Delivered]:
+    def _deliver(self, source: str, target: bytes, entries: list[bytes]) -> Plan[tuple[bytes, int, int]]:
+        """The highest number taken, whether the other outbox has something now, and whether its runs can go on."""
         name = target.decode(errors="replace")
         if not is_name(name):
-            raise BrokerError(f"queue '{source}': its outbox is for {name!r}, which is no name of a queue")
-        delivered: _Delivered = yield scripted("deliver", self.keys.root(name), (source, *entries), _delivered)
-        return delivered
+            raise BrokerError(f"queue '{source}': its outbox is for {name!r}, which is not a name of a queue")
+        return (yield scripted("deliver", self.keys.root(name), (source, *entries), _delivered))  # type: ignore[no-any-return]
 
 
-def _delivered(reply: Any) -> _Delivered:
-    taken, more, can_advance = reply
-    return _Delivered(bytes(taken), bool(number(more)), bool(number(can_advance)))
+def _delivered(reply: Any) -> tuple[bytes, int, int]:
+    taken, has_more, can_advance = reply
+    return bytes(taken), number(has_more), number(can_advance)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, number, numbers, plain, raw, scripted, texts
+from fusiond.broker.call import Call, Word, decoded, number, numbers, plain, raw, scripted, text_map, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
-from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit
+from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit, undeclared
 from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
 
 
@@ -26,6 +26,8 @@ class JobPage(NamedTuple):
     jobs: list[JobRecord]
     #: where the next page begins; empty: there is none
     following: str
+    #: jobs that were looked at, those included that Redis left out
+    looked_at: int
 
 
 class BrokenBody(NamedTuple):
@@ -46,13 +48,13 @@ class BrokenBody(NamedTuple):
     @property
     def was_pushed(self) -> bool:
         """Whether it came through the inbox, and can go there again; otherwise it is what was left of a stored job."""
-        return not re.match(r"job \S+ (is no job|has no body)$", self.reason)
+        return not re.match(r"job \S+ (is not a job|has no body)$", self.reason)
 
 
 class QueryVerbs(VerbGroup):
     """Verbs that only read."""
 
-    def job(self, queue: str, id: str) -> Call[JobRecord | None]:  # noqa: A002
+    def job(self, queue: str, id: str) -> Call[JobRecord | None]:
         """All that is known of a job; None: there is none, or it was dropped after its ttl."""
 
         def parse(reply: Any) -> JobRecord | None:
@@ -65,7 +67,7 @@ class QueryVerbs(VerbGroup):
 
         def parse(reply: Any) -> list[JobRecord]:
             parts = iter(reply)
-            return [_record(queue, decoded(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
+            return [_record(queue, decoded(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]
 
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
@@ -81,13 +83,14 @@ class QueryVerbs(VerbGroup):
             start: as the page before has told; empty: at the newest.
             count: jobs of the page.
             task: jobs of other tasks are left out, as far as Redis can tell.
-            text: likewise those that hold this text nowhere, in whatever case.
+            text: jobs that hold it nowhere, in whatever case, are left out, too.
         """
 
         def parse(reply: Any) -> JobPage:
-            parts = iter(reply[1:])
-            jobs = [_record(queue, decoded(id), status, *rest) for id, *rest in zip(parts, parts, parts, strict=True)]  # noqa: A001
-            return JobPage(jobs, decoded(reply[0]))
+            following, looked_at, *rest = reply
+            parts = iter(rest)
+            jobs = [_record(queue, decoded(id), status, *of) for id, *of in zip(parts, parts, parts, strict=True)]
+            return JobPage(jobs, decoded(following), number(looked_at))
 
         words: list[Word] = [status, start, count]
         if task or text:
@@ -112,19 +115,19 @@ class QueryVerbs(VerbGroup):
 
         return plain(parse, "LRANGE", self.keys.of(queue, "broken"), start, start + count - 1)
 
-    def status(self, queue: str, id: str) -> Call[JobStatus | None]:  # noqa: A002
+    def status(self, queue: str, id: str) -> Call[JobStatus | None]:
         """The status of a job; None: there is none, or it was dropped after its ttl."""
-        return scripted("status", self.keys.root(queue), (id,), lambda reply: reply and JobStatus(reply.decode()))
+        return scripted("status", self.keys.root(queue), (id,), lambda r: None if r is None else JobStatus(r.decode()))
 
-    def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:  # noqa: A002
+    def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:
         """The job's status and, if it has ended, its result or error; little, since producers ask again and again."""
         return scripted("outcome", self.keys.root(queue), (id,), _outcome)
 
-    def parents(self, queue: str, id: str) -> Call[tuple[int, list[str]]]:  # noqa: A002
+    def parents(self, queue: str, id: str) -> Call[tuple[int, list[str]]]:
         """How many more jobs must end well before this one runs, and the names of those that have not ended."""
 
         def parse(flat: list[bytes]) -> tuple[int, list[str]]:
-            known = dict(zip(map(decoded, flat[::2]), map(decoded, flat[1::2]), strict=True))
+            known = text_map(flat)
             left = [name.removeprefix("p ") for name in known if name.startswith("p ")]
             return int(known.get("need", 0)) - int(known.get("got", 0)), sorted(left)
 
@@ -134,12 +137,16 @@ class QueryVerbs(VerbGroup):
         """How many jobs the queue holds, by status."""
         return scripted("counts", self.keys.root(queue), (), _counts)
 
-    def waiting_for(self, queue: str, status: str, rank: int, names: Sequence[str]) -> Call[list[int]]:
-        """How many jobs there are on a page, and how many of each of these, as `waiting_for.lua` has them."""
-        return scripted("waiting_for", self.keys.root(queue), (status, rank, *names), numbers(1 + len(names)))
+    def waiting_for(
+        self, queue: str, status: str, behind: Sequence[bytes], names: Sequence[str]
+    ) -> Call[tuple[list[bytes], list[int]]]:
+        """Score and id behind which the next page begins, and how many jobs of each of these this one has."""
+        read = numbers(len(names))
+        words: list[Word] = [status, *behind, *names]
+        return scripted("waiting_for", self.keys.root(queue), words, lambda reply: (texts(reply[:2]), read(reply[2:])))
 
     def queues(self) -> Call[list[str]]:
-        """The names of all queues that were ever declared; what can be no name is passed over."""
+        """The names of all queues that were ever declared; what cannot be a name is passed over."""
         return plain(
             lambda names: sorted(name for name in map(decoded, names) if is_name(name)), "SMEMBERS", self.keys.queues
         )
@@ -170,7 +177,7 @@ _NUMBERS = (
 )  # fmt: skip
 
 
-def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -> JobRecord:  # noqa: A002
+def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -> JobRecord:
     fields = {decoded(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     header = _header(fields.get("header", b"{}"))
     numbers = {name: _whole(fields[name]) for name in _NUMBERS if name in fields}
@@ -310,15 +317,15 @@ def _counts(reply: list[Any]) -> Counts:
 def held_tasks(flat: list[Any]) -> list[HeldTask]:
     """The tasks of which jobs are held, as `held_tasks.lua` and `counts.lua` reply them."""
     return [
-        HeldTask(decoded(task), number(jobs), number(ms), decoded(what), _why_held(error))
+        HeldTask(decoded(task), number(jobs), number(ms), decoded(what), _why_held(decoded(task), error))
         for task, jobs, ms, what, error in zip(*[iter(flat)] * 5, strict=True)
     ]
 
 
-def _why_held(raw: bytes) -> str:
+def _why_held(task: str, raw: bytes) -> str:
     """Of an error document of a function that does not load; empty: it is not declared."""
     try:
-        said = json.loads(raw)
-        return "" if said["code"] == "TASK_NOT_FOUND" else str(said["message"])
+        said = str(json.loads(raw)["message"])
+        return "" if said == undeclared(task) else said
     except (ValueError, TypeError, LookupError):
         return ""

@@ -61,15 +61,15 @@ class NewJob(NamedTuple):
     result_ttl: bytes | None = None
     failure_ttl: bytes | None = None
     description: bytes | None = None
-    #: as `fusiond.by.wanted` gives it; None: it is not unique
+    #: as `fusiond.argument_values.unique_key` gives it; None: it is not unique
     unique: str | None = None
     #: its callbacks, as `fusiond.callbacks.follow_text` gives them; None: it has none
     follow: str | None = None
-    #: `<queue of the run> <run> <step> <n> <round> <1: its result is needed>`; None: it is no step of a flow
+    #: `<queue of the run> <run> <step> <n> <round> <1: its result is needed>`; None: it is not a step of a flow
     flow: str | None = None
     #: the jobs that it waits for, as `enqueue_after.lua` has it; None: none
     after: str | None = None
-    #: the span in which it is enqueued, as W3C has it; None: there is none
+    #: the span in which it is enqueued, as a W3C traceparent; None: there is none
     traceparent: str | None = None
 
     def header(self) -> bytes:
@@ -108,7 +108,7 @@ class Lock(NamedTuple):
     expires_ms: int | None
 
 
-def check_id(id: str) -> str:  # noqa: A002
+def check_id(id: str) -> str:
     """The id itself, or a ValueError that says what an id is."""
     if not _ID.fullmatch(id):
         raise ValueError(f"job id {id!r}: use 1 to 128 letters, digits and _:.-")
@@ -151,13 +151,13 @@ class ProgressReport(NamedTuple):
     message: str
 
 
-class Chore(NamedTuple):
+class ReclaimedJob(NamedTuple):
     """A job that a claim took back from a worker whose lease had expired, that it ended, or that it put aside."""
 
     id: str
     task: str
-    #: RESCUED: it is queued again · NOT_CONFIRMED: the same, and its attempt does not count · BROKEN: its body cannot
-    #: be read; it has no id then · otherwise it has ended, with an error of this code
+    #: RESCUED: it is queued again · BROKEN: its body cannot be read; it has no id then · otherwise it has ended, with
+    #: an error of this code
     code: str
     #: the sentence of that error, or why the body cannot be read
     message: str
@@ -178,20 +178,20 @@ class Claim(NamedTuple):
     jobs: list[ClaimedJob]
     #: from now, to when a job comes due or a lease expires; None: nothing will
     next_due_ms: int | None
-    #: there is more to do at once: ready jobs, or chores that did not fit into this call
+    #: there is more to do at once: ready jobs, or work on the queue that did not fit into this call
     more: bool
     #: number in `jobs` → ms from now; not begun by then, its job expires
     expiring: dict[int, int]
     #: the next job is one of those tasks of which only few were wanted
     few: bool = False
     #: other jobs, which were rescued or ended
-    chores: Sequence[Chore] = ()
+    reclaimed: Sequence[ReclaimedJob] = ()
     #: "<version> <task> …": tasks of which jobs are held, where the caller did not know that; None: it did
     held_tasks: str | None = None
 
 
-class CarriedJob(NamedTuple):
-    """A job that a message on the wake channel has brought, under a token that a claim has left in Redis."""
+class GivenJob(NamedTuple):
+    """A job that an enqueue has claimed for a dispatcher, under a token that a claim of this has left in Redis."""
 
     token: str
     #: ms from when that claim left it to the enqueue of the job, by Redis' clock
@@ -256,6 +256,11 @@ class TaskLimit(NamedTuple):
         return cls(tuple(said["by"] or ()), said.get("max_running"), rate)
 
 
+def undeclared(task: str) -> str:
+    """The message of the error of a job whose task is not in the file of the dispatcher that claimed it."""
+    return f"no task '{task}' is declared"
+
+
 class HeldTask(NamedTuple):
     """A task of which jobs are held in a queue, since not every dispatcher of the queue can run them."""
 
@@ -303,10 +308,15 @@ class Counts:
     limits: Mapping[str, TaskLimit] = field(default_factory=dict)
     #: the arguments by which its jobs take turns; empty: they do not
     fair_by: tuple[str, ...] = ()
-    #: the waiting jobs do not take turns yet: they are being placed anew
+    #: the waiting jobs do not take turns yet: they are being placed again
     placing: bool = False
     #: the tasks of which jobs wait for a worker that has them
     held_tasks: Sequence[HeldTask] = ()
+
+    @property
+    def limited(self) -> int:
+        """Jobs that limits of their tasks hold; the other held ones wait for a worker group that has their task."""
+        return self.held - sum(each.jobs for each in self.held_tasks)
 
     @property
     def waiting(self) -> int:
@@ -336,5 +346,5 @@ class Swept:
     cursor: int
     #: jobs whose leases have expired; the next claim takes them back
     expired: int
-    #: there are more jobs to be placed anew, as `fair_by` has changed
+    #: there are more jobs to be placed again, as `fair_by` has changed
     placing: bool = False

@@ -15,7 +15,8 @@ further tick is decided before that, so ticks reach their queue in their order.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
@@ -47,7 +48,7 @@ class DecidedTicks(NamedTuple):
     ticks: tuple[int, ...]
     #: of each tick: by how much its job is delayed
     delays_ms: tuple[int, ...]
-    #: as `fusiond.by.wanted` gives it; empty: the jobs are not unique
+    #: as `fusiond.argument_values.unique_key` gives it; empty: the jobs are not unique
     unique: str = ""
     #: their callbacks, as `fusiond.callbacks.follow_text` gives them
     follow: str = ""
@@ -178,7 +179,7 @@ class TickVerbs(EventVerbs):
 
     def cron_success(self, queue: str, entry: str) -> Call[int]:
         """When a job of the entry finished last in the queue, epoch ms; 0: none has."""
-        return plain(_moment, "HGET", self.keys.of(queue, "ticks"), f"{entry} success")
+        return plain(lambda reply: int(reply or 0), "HGET", self.keys.of(queue, "ticks"), f"{entry} success")
 
     def tick(self, decided: DecidedTicks) -> Call[Ticked]:
         """Store the jobs of decided ticks in their queue, or runs; a repeat, however late, stores nothing."""
@@ -189,7 +190,7 @@ class TickVerbs(EventVerbs):
         words += (decided.unique, *split(decided.follow))
         for tick, delay in zip(decided.ticks, decided.delays_ms, strict=True):
             words += (tick, delay)
-        return scripted("tick", self.keys.root(decided.queue), words, _ticked)
+        return scripted("tick", self.keys.root(decided.queue), words, _ticked(len(decided.ticks)))
 
     def _start_runs(self, decided: DecidedTicks) -> Call[Ticked]:
         patience = "" if decided.patience_ms is None else decided.patience_ms
@@ -197,7 +198,7 @@ class TickVerbs(EventVerbs):
         words: list[Word] = [decided.entry, patience, len(fields), *(word for pair in fields.items() for word in pair)]
         for tick, delay, inputs in zip(decided.ticks, decided.delays_ms, decided.inputs, strict=True):
             words += (tick, delay, inputs)
-        return scripted("flow_tick", self.keys.root(decided.queue), words, _ticked)
+        return scripted("flow_tick", self.keys.root(decided.queue), words, _ticked(len(decided.ticks)))
 
     def confirm(self, state: CronState, ticked: Ticked) -> Call[str | None]:
         """Note that the ticks which `state` has as decided have their jobs, or why not."""
@@ -249,12 +250,15 @@ class TickVerbs(EventVerbs):
         return scripted("cron_write", self.keys.cron, words, text)
 
 
-def _moment(reply: Any) -> int:
-    return int(reply or 0)
+def _ticked(count: int) -> Callable[[Any], Ticked]:
+    """Reads a digit for each of so many ticks, and the newest of them that has a job."""
 
+    def parse(reply: Any) -> Ticked:
+        if not re.fullmatch(rb"[0-9]{%d}" % count, reply[0]):
+            raise ValueError(f"not {count} digits")
+        return Ticked(reply[0].decode(), int(reply[1]))
 
-def _ticked(reply: Any) -> Ticked:
-    return Ticked(reply[0].decode(), int(reply[1]))
+    return parse
 
 
 def _states(flat: list[bytes]) -> dict[str, CronState]:

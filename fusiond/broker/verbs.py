@@ -10,9 +10,10 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
                               inspect_locks
     maintenance/whole_queues.py purge · discard_all · requeue_broken · drop_broken
     maintenance/held_verbs.py has_held_tasks · look_at_held_tasks · end_held
-    maintenance/moving.py     move · finish_moves · finish_arrivals
+    maintenance/moving.py     move
     outbox.py                 deliver · delivery
-    flow_records.py           run_record · run_status · step_ends · runs_to_advance · runs · write_run
+    flow_records.py           run_record · run_status · step_ends · runs_to_advance · runs · end_step
+                              write_run
     event_verbs.py            events_behind · events_before · keep_events · tell · hold_sink
                               sinks
     ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron
@@ -33,7 +34,6 @@ from fusiond.broker.hosts.workers import WorkerVerbs
 from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.maintenance.moving import MovingVerbs
 from fusiond.broker.maintenance.whole_queues import BulkVerbs
-from fusiond.broker.outbox import OutboxVerbs
 from fusiond.broker.ticks import CronState, TickVerbs
 from fusiond.job import JobStatus
 
@@ -43,7 +43,6 @@ class Verbs(
     BulkVerbs,
     CounterVerbs,
     FailureVerbs,
-    OutboxVerbs,
     FlowVerbs,
     TickVerbs,
     WorkerVerbs,

@@ -111,17 +111,17 @@ def answer(options: Options, document: Any, text: Callable[[], str]) -> None:
 
 def daemon_timeout(text: str) -> float:
     """Seconds to wait for the daemon: above 0, at most a day."""
-    return _number(text, float, f"no number of seconds above 0, up to {_LONGEST}", lambda n: 0 < n <= _LONGEST)
+    return _number(text, float, f"not a number of seconds above 0, up to {_LONGEST}", lambda n: 0 < n <= _LONGEST)
 
 
 def job_timeout(text: str) -> float:
     """Seconds to wait for a job: 0 or more."""
-    return _number(text, float, "no number of seconds, 0 or more", lambda n: n >= 0)
+    return _number(text, float, "not a number of seconds, 0 or more", lambda n: n >= 0)
 
 
 def positive_number(text: str) -> int:
     """A number of rows, or of a generation: 1 or more."""
-    return _number(text, int, f"no whole number from 1 to {_MOST}", lambda n: 0 < n <= _MOST)
+    return _number(text, int, f"not a whole number from 1 to {_MOST}", lambda n: 0 < n <= _MOST)
 
 
 def duration(text: str) -> float:
@@ -131,7 +131,7 @@ def duration(text: str) -> float:
 
 def positive_duration(text: str) -> float:
     """Seconds of a duration such as `5m`: above 0."""
-    return _as_job_option("lasting", text)
+    return _as_job_option("positive_seconds", text)
 
 
 def moment(text: str) -> float:
@@ -142,7 +142,7 @@ def moment(text: str) -> float:
         found = datetime.fromisoformat(text)
         return _as_job_option("moment", found if found.tzinfo else found.astimezone())
     except (ValueError, OverflowError) as error:
-        raise ArgumentTypeError(f"{text!r} is no time such as 2030-01-31T02:00+01:00") from error
+        raise ArgumentTypeError(f"{text!r} is not a time such as 2030-01-31T02:00+01:00") from error
 
 
 def since(text: str) -> float:

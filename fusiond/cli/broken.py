@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import count as counting
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     #: does something to a body of a queue; returns whether it was done
     Act = Callable[[broker.Session, str, BrokenBody], bool]
 
-#: bodies that are read at once; one may have some megabytes
-_PAGE: Final = 10
 #: characters of a body in the table, where it is not cut anyway
 _SHOWN: Final = 200
 
@@ -53,11 +50,13 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> None:
     """[broker] List bodies that could not be read, newest first."""
+    from fusiond.inspecting.queues import newest_bodies
+
     with broker.session(options) as session:
         found: list[tuple[str, BrokenBody]] = []
         for queue in session.queues(*options.queue or ()):
-            pages = _bodies(session, queue)
-            found += [(queue, body) for _, body in zip(range(options.limit), pages, strict=False)]
+            bodies = session.run(newest_bodies(session.verbs, queue, most=options.limit))
+            found += [(queue, body) for body in bodies]
         secret = session.secret()
     found.sort(key=lambda each: -each[1].at)
     del found[options.limit :]
@@ -100,7 +99,7 @@ def _requeue(options: arguments.Options) -> int:
     """
     [broker] Put bodies back into the inbox of their queue, for example once the file has their task.
 
-    What is left of a stored job that was damaged stays: it is no body that anybody pushed.
+    What is left of a stored job that was damaged stays: it is not a body that anybody pushed.
     """
 
     def requeue(session: broker.Session, queue: str, body: BrokenBody) -> bool:
@@ -116,10 +115,8 @@ def _drop(options: arguments.Options) -> int:
     def drop(session: broker.Session, queue: str, body: BrokenBody) -> bool:
         return session.run(session.verbs.drop_broken(queue, body.entry, who=session.who)) == 1
 
-    if options.all and options.queue is None:
-        confirm("delete the broken bodies of all queues", options)
-    elif options.all:
-        confirm(f"delete the broken bodies of {', '.join(options.queue)}", options)
+    if options.all:
+        confirm(f"delete the broken bodies of {', '.join(options.queue or ['all queues'])}", options)
     return _each(options, drop, "dropped", {True: "dropped", False: "is no longer there"})
 
 
@@ -143,8 +140,10 @@ def _each(options: arguments.Options, act: Act, key: str, words: dict[bool, str]
 
 def _all_of(session: broker.Session, queue: str, act: Act) -> Iterator[tuple[str, bool]]:
     """Act on all bodies of a queue; each with whether that was done. What is put aside meanwhile may stay."""
+    from fusiond.inspecting.queues import BODIES
+
     stay = 0
-    while page := session.run(session.verbs.broken(queue, stay, count=_PAGE)):
+    while page := session.run(session.verbs.broken(queue, stay, count=BODIES)):
         for body in page:
             done = act(session, queue, body)
             stay += not done
@@ -153,26 +152,18 @@ def _all_of(session: broker.Session, queue: str, act: Act) -> Iterator[tuple[str
 
 def _named(session: broker.Session, names: list[str]) -> list[tuple[str, BrokenBody]]:
     """Raises FusionError for a name that no body has."""
+    from fusiond.inspecting.queues import newest_bodies
+
     found: dict[str, list[tuple[str, BrokenBody]]] = {name: [] for name in names}
     queues = {name.rpartition("/")[0] for name in names}
+    digests = {name.rpartition("/")[2] for name in names}
     for queue in session.queues(*sorted(queues) if "" not in queues else ()):
-        for body in _bodies(session, queue):
+        for body in session.run(newest_bodies(session.verbs, queue, lambda body: body.digest in digests)):
             for name in {body.digest, f"{queue}/{body.digest}"} & found.keys():
                 found[name].append((queue, body))
     if missing := [name for name, bodies in found.items() if not bodies]:
         raise FusionError(f"no broken body {missing[0]!r}; see fusiond broken list")
     return [body for bodies in found.values() for body in bodies]
-
-
-def _bodies(session: broker.Session, queue: str) -> Iterator[BrokenBody]:
-    """Those of a queue, page after page; none twice, though others may be put aside meanwhile."""
-    seen = set()
-    for start in counting(0, _PAGE):
-        page = session.run(session.verbs.broken(queue, start, count=_PAGE))
-        yield from (body for body in page if body.digest not in seen)
-        seen |= {body.digest for body in page}
-        if not page:
-            return
 
 
 def _document(queue: str, body: BrokenBody, secret: Secret) -> dict[str, Any]:

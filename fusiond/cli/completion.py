@@ -87,7 +87,8 @@ def _names(session: broker.Session, kind: str) -> list[str]:
         return sorted({worker.fields["group"] for worker in found if worker.fields.get("group")})
     if kind == "tasks":
         return sorted(session.run(session.verbs.catalogue()).tasks)
-    from fusiond.cli.job.search import JobFilter, search
+    from fusiond.cli.job.record import search
+    from fusiond.inspecting.search import JobFilter
 
-    statuses = [status.value for status in JobStatus]
-    return [job.name for job in search(session, session.queues(), statuses, JobFilter(), limit=_JOBS, depth=_JOBS).jobs]
+    newest = search(session, session.queues(), [*JobStatus], JobFilter(), most=_JOBS, depth=_JOBS)
+    return [job.name for job in newest.jobs]

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusiond.cli import arguments
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
-
-if TYPE_CHECKING:
-    from fusiond.broker.call import Plan
-    from fusiond.broker.ticks import CronState
-    from fusiond.config.model import Config, CronEntry
-    from fusiond.flows.run_control import RunRef
 
 
 def register(subparsers: Any) -> None:
@@ -40,7 +34,7 @@ def _explain(options: arguments.Options) -> None:
     from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    found = entry("cron entry", file.config(options.config).cron, options.name)
+    found = entry("cron entry", file.config(options.config).cron_by_name, options.name)
     ticks = explain(found, int(now), options.next)
     document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
     lines = []
@@ -53,12 +47,13 @@ def _explain(options: arguments.Options) -> None:
 def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
+    from fusiond.inspecting.cron_runs import outcomes_of
     from fusiond.schedule.cron import next_tick
 
     config = daemon.accepted_config(options)
     with broker.session(options) as session:
         states = session.run_all([session.verbs.cron_state(name) for name in config.cron])
-        outcomes = [_outcome(session, state) for state in states]
+        outcomes = session.run(outcomes_of(session.verbs, states))
     now = time.time() * 1000
     rows: list[dict[str, Any]] = [
         {
@@ -68,7 +63,7 @@ def _list(options: arguments.Options) -> None:
             "timezone": each.timezone,
             "last": state.last_enqueued,
             "last_job": state.last_job and f"{state.last_queue}/{state.last_job}",
-            "outcome": outcome,
+            "outcome": outcome or None,
             "next": None if each.suspended or state.suspended else next_tick(each, int(now)),
             "suspended": each.suspended or state.suspended,
         }
@@ -91,45 +86,20 @@ def _listed(rows: list[dict[str, Any]], now: float) -> str:
     return table(("ENTRY", "TASK", "SCHEDULE", "TIMEZONE", "LAST", "OUTCOME", "NEXT"), lines, states="outcome next")
 
 
-def _outcome(session: broker.Session, state: CronState) -> str | None:
-    """The status of the last tick's job; once that job was dropped, its last status that the scheduler stored."""
-    if state.last_queue is None or state.last_job is None:
-        return None
-    return session.run(session.verbs.last_status(state)) or state.last_status or "gone"
-
-
 def _run(options: arguments.Options) -> None:
     """[broker] Enqueue an entry's task, or start its flow, now, outside its schedule."""
     from fusiond.cli.enqueue import announce
-    from fusiond.enqueue_options import NO_OPTIONS
-    from fusiond.producer.plans import Producer
+    from fusiond.flows.run_control import RunRef
+    from fusiond.inspecting.cron_runs import run_now
 
     config = daemon.accepted_config(options)
-    found = entry("cron entry", config.cron, options.name)
+    found = entry("cron entry", config.cron_by_name, options.name)
     with broker.session(options) as session:
-        if found.flow:
-            run = session.run(_start_run(session, config, found))
-            session.run(session.verbs.note_cron_run(found.name, run.name, session.who))
-            arguments.answer(options, {"run": run.name, "queue": run.queue, "id": run.id}, lambda: run.name)
-            return
-        producer = Producer(session.verbs, "memory")
-        job = session.run(producer.enqueue(NO_OPTIONS, found.task, found.args, dict(found.kwargs)))
-        session.run(session.verbs.note_cron_run(found.name, job.name, session.who))
-        announce(job, options)
-
-
-def _start_run(session: broker.Session, config: Config, found: CronEntry) -> Plan[RunRef]:
-    """A run of the entry's flow, as a tick of this moment would start it."""
-    import json
-
-    from fusiond.flows.run_control import RunControl, RunRef
-    from fusiond.flows.shapes import shape_of
-    from fusiond.job import new_id
-    from fusiond.schedule.decision import inputs_of_tick
-
-    shape = shape_of(config, found.flow)
-    inputs = json.loads(inputs_of_tick(found, int(time.time() * 1000)))
-    return RunControl(session.verbs).start(RunRef(shape.own.queue, new_id()), shape, inputs)
+        made = session.run(run_now(session.verbs, config, found, session.who))
+        if isinstance(made, RunRef):
+            arguments.answer(options, {"run": made.name, "queue": made.queue, "id": made.id}, lambda: made.name)
+        else:
+            announce(made, options)
 
 
 def _suspend(options: arguments.Options) -> None:
@@ -145,7 +115,7 @@ def _resume(options: arguments.Options) -> None:
 def _set_suspended(options: arguments.Options, *, on: bool) -> None:
     from fusiond.cli.queue import outcome
 
-    found = entry("cron entry", daemon.accepted_config(options).cron, options.name)
+    found = entry("cron entry", daemon.accepted_config(options).cron_by_name, options.name)
     with broker.session(options) as session:
         session.run(session.verbs.suspend_cron(found.name, on=on, who=session.who))
     suspended = on or found.suspended

@@ -91,10 +91,11 @@ def _show_next(
     session: broker.Session, streams: list[str], read: dict[str, int], wanted: Wanted, options: arguments.Options
 ) -> None:
     """Show what has come, or wait for a moment."""
+    from fusiond.broker.call import read_each
     from fusiond.broker.event_reading import Cursors
 
     cursors = Cursors(read)
-    pages, unreadable = session.run_each(cursors.ask(session.verbs, streams))
+    pages, unreadable = session.run(read_each(cursors.ask(session.verbs, streams)))
     for error in unreadable:
         tell(str(error))
     if found := list(filter(wanted.accepts, cursors.take(pages))):

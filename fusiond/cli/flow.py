@@ -71,19 +71,14 @@ def _run(options: arguments.Options) -> None:
 def _list(options: arguments.Options) -> None:
     """[broker] List the runs of flows: those that go on, then those that ended last."""
     with broker.session(options) as session:
-        control = _control(session)
-        found = [
-            view
-            for queue in session.queues(*options.queue or ())
-            for view in session.run(control.runs(queue, options.limit))
-        ]
+        queues = session.queues(*options.queue or ())
+        found = session.run(_control(session).runs(queues, options.limit))
         secret = session.secret()
     now = time.time() * 1000
-    found.sort(key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
     found = [view.masked(secret) for view in found[: options.limit]]
     rows = (
         (
-            *(view.ref.name, view.flow, view.status, _steps_done(view)),
+            *(view.ref.name, view.flow, view.status, f"{view.steps_done}/{len(view.run.state.steps)}"),
             *(when(moment or None, now) for moment in (view.created_at, view.ended_at)),
         )
         for view in found
@@ -172,16 +167,11 @@ def _document(view: RunView) -> dict[str, Any]:
                 "after": run.flow.steps[name].after,
                 "jobs": step.total,
                 **view.ends(name)._asdict(),
-                "reason": view.reasons.get(name) or step.reason or None,
+                "reason": view.reason(name) or None,
             }
             for name, step in run.state.steps.items()
         },
     }
-
-
-def _steps_done(view: RunView) -> str:
-    steps = view.run.state.steps.values()
-    return f"{sum(step.has_ended for step in steps)}/{len(steps)}"
 
 
 def _shown(view: RunView) -> str:
@@ -203,13 +193,10 @@ def _shown(view: RunView) -> str:
 
 def _graph(view: RunView) -> Iterator[str]:
     """A tree: each step below that of the steps before it which is the last to begin; its other ones are named."""
+    from fusiond.flows.shapes import depths
+
     steps = view.run.flow.steps
-    depths: dict[str, int] = {}
-    while len(depths) < len(steps):
-        for name, step in steps.items():
-            if all(other in depths for other in step.after):
-                depths[name] = 1 + max((depths[other] for other in step.after), default=-1)
-    above = {name: max(step.after, key=depths.__getitem__, default=None) for name, step in steps.items()}
+    above = {name: max(step.after, key=depths(steps).__getitem__, default=None) for name, step in steps.items()}
 
     def branch(parent: str | None, indent: str) -> Iterator[tuple[str, str]]:
         names = [name for name in steps if above[name] == parent]
@@ -237,7 +224,7 @@ def _line(view: RunView, name: str, stem: str, above: str | None, width: int) ->
         jobs,
         f"also after {', '.join(others)}" if others else "",
         "" if shape.when == "finished" else f"when: {shape.when}",
-        one_line(view.reasons.get(name) or step.reason, _REASON),
+        one_line(view.reason(name), _REASON),
     ]
     painted = paint_state(word) + " " * (10 - len(word))
     label = f"{stem}{_MARKS[word]} {name}"

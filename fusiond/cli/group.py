@@ -10,12 +10,12 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, TIMED_OUT
 from fusiond.cli.find import daemon, entry
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import count, legible, span, tell
+from fusiond.cli.terminal.text import count, legible, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fusiond.supervise.locate import Located
+    from fusiond.locate.find_daemons import Located
 
 #: seconds that the daemon may take to answer
 _TIMEOUT: Final = 10.0
@@ -52,19 +52,12 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> None:
     """[daemon] List the worker groups of this host, with the process of each."""
-    from fusiond.cli.status.report import program_notes
+    from fusiond.cli.status.report import program_notes, program_state
 
     status = daemon.find(options).ask("status", timeout=_TIMEOUT)
     programs = list(_programs(status))
     rows = [
-        (
-            program["part"].removeprefix(_WORKER),
-            program["state"].lower(),
-            str(program["pid"] or ""),
-            "" if program["uptime"] is None else span(program["uptime"]),
-            program["generation"],
-            ", ".join(program_notes(program)),
-        )
+        (_name(program), *program_state(program), program["generation"], ", ".join(program_notes(program)))
         for program in programs
     ]
     rows += [(name, "", "", "", "", "its `hosts` leave this host out") for name in status["of_other_hosts"]]
@@ -135,7 +128,7 @@ def _drain(options: arguments.Options) -> int:
         arguments.answer(options, {"drained": False, "running": None}, lambda: "the groups of this host claim again")
         return OK
     located.ask("drain", "on", daemon.asker("fusiond drain"), timeout=_TIMEOUT)
-    left = _wait(located, options.wait) if options.wait is not None else _left_soon(located)
+    left = _wait(located, options.wait)
     text = f"the groups of this host claim nothing until fusiond drain --undo; {left}"
     answer = {"drained": True, "running": left.running, "waits_for_redis": list(left.waiting)}
     arguments.answer(options, answer, lambda: text)
@@ -173,23 +166,21 @@ class _Left(NamedTuple):
         )
 
 
-def _wait(located: Located, seconds: float) -> _Left:
-    """Until nothing was left at two looks, since a job may have been on its way; what is left at the end."""
-    deadline, quiet = time.monotonic() + seconds, 0
+def _wait(located: Located, seconds: float | None) -> _Left:
+    """
+    What is left at the end.
+
+    `seconds`: for which it waits until nothing was left at two looks, since a job may have been on its way; None: it
+    waits for the answers alone that come within a moment.
+    """
+    deadline, quiet = time.monotonic() + (_PATIENCE if seconds is None else seconds), 0
     while True:
         left = _left(located)
         quiet = quiet + 1 if left.is_nothing else 0
-        if quiet == 2 or time.monotonic() > deadline:
+        is_over = quiet == 2 if seconds is not None else not left.may_pass
+        if is_over or time.monotonic() > deadline:
             return left
         time.sleep(_LOOK)
-
-
-def _left_soon(located: Located) -> _Left:
-    """What is left, once the answers are there that come within a moment."""
-    deadline = time.monotonic() + _PATIENCE
-    while (left := _left(located)).may_pass and time.monotonic() < deadline:
-        time.sleep(_LOOK)
-    return left
 
 
 def _left(located: Located) -> _Left:
@@ -204,8 +195,14 @@ def _left(located: Located) -> _Left:
 
 def _known(located: Located, names: list[str]) -> list[str]:
     """The names themselves. Raises FusionError for one that no worker group of this host has."""
-    groups = [program["part"].removeprefix(_WORKER) for program in _programs(located.ask("status", timeout=_TIMEOUT))]
+    groups = [*map(_name, _programs(located.ask("status", timeout=_TIMEOUT)))]
     return [entry("group", dict(zip(groups, groups, strict=True)), name) for name in names]
+
+
+def _name(program: dict[str, Any]) -> str:
+    """The group that a program belongs to."""
+    part: str = program["part"]
+    return part.removeprefix(_WORKER)
 
 
 def _programs(status: dict[str, Any]) -> Iterator[dict[str, Any]]:

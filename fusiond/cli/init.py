@@ -48,7 +48,7 @@ def _init(options: arguments.Options) -> None:
     starter: Starter = STARTERS[options.way]
     texts = {options.directory / path: text for path, text in starter.texts().items()}
     try:
-        if changed := [str(path) for path, text in texts.items() if _differs(path, text)]:
+        if changed := [str(at) for at, text in texts.items() if at.exists() and at.read_bytes() != text.encode()]:
             confirm(f"write over {', '.join(changed)}", options)
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,3 @@ def _init(options: arguments.Options) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{options.directory}: not all is written: {error}") from error
     print(f"\nWhat to do next, in {options.directory.absolute()}:\n\n{starter.steps()}", end="")
-
-
-def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: of the table of queues
 HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
 #: counts that are among the notes if they are not 0
-_NOTED: Final = ("held", "broken", "skipped", "deferred")
+_NOTED: Final = ("broken", "skipped", "deferred")
 
 
 def register(subparsers: Any) -> None:
@@ -43,8 +43,10 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> int:
     """[broker] List each queue with its jobs by status."""
+    from fusiond.inspecting.queues import count_each
+
     with broker.session(options) as session:
-        counted, unreadable = count_each(session)
+        counted, unreadable = session.run(count_each(session.verbs))
     arguments.answer(options, documents(counted), lambda: listed(counted))
     return complain(unreadable)
 
@@ -114,11 +116,6 @@ def outcome(*, on: bool, suspended: bool) -> str:
     return "suspended" if suspended else "resumed"
 
 
-def count_each(session: broker.Session) -> tuple[dict[str, Counts], list[BrokerError]]:
-    """The counts of each queue that can be read, in one round trip, and the errors of the others."""
-    return session.run_each({name: session.verbs.counts(name) for name in session.queues()})
-
-
 def complain(unreadable: Iterable[BrokerError]) -> int:
     """Print each error once, about queues that are missing in the answer; returns the exit status."""
     sentences = dict.fromkeys(map(str, unreadable))
@@ -159,30 +156,12 @@ def queue_row(name: str, counts: Counts) -> tuple[object, ...]:
 
 
 def _notes(counts: Counts) -> Iterable[str]:
+    from fusiond.inspecting.queues import limits_in_words
+
     if counts.suspended_by_operator or counts.suspended_by_file:
         yield f"suspended by {'the operator' if counts.suspended_by_operator else 'the file'}"
-    if counts.max_length is not None:
-        yield f"at most {counts.max_length:,}"
-    if counts.max_running is not None:
-        yield f"at most {counts.max_running:,} run"
-    if counts.rate is not None:
-        yield f"at most {per_time(counts.rate)}{_at_once(counts.burst)}"
-    if counts.fair_by:
-        yield f"fair by {', '.join(counts.fair_by)}{' (jobs are being placed)' if counts.placing else ''}"
-    for task, limit in counts.limits.items():
-        most = [f"{limit.max_running:,} run"] if limit.max_running is not None else []
-        most += [per_time(1000 / limit.rate[0]) + _at_once(limit.rate[1])] if limit.rate else []
-        by = f" by {', '.join(limit.by)}" if limit.by else ""
-        yield f"{task}: at most {' and '.join(most)}{by}"
+    yield from limits_in_words(counts)
+    yield from (f"{each.jobs:,} held of task {each.task}" for each in counts.held_tasks)
+    if counts.limited:
+        yield f"{counts.limited:,} held by limits"
     yield from (f"{number:,} {name}" for name in _NOTED if (number := getattr(counts, name)))
-
-
-def _at_once(burst: int | None) -> str:
-    """The burst of a rate, where it is more than one job after the other."""
-    return f" ({burst:,} at once)" if burst and burst > 1 else ""
-
-
-def per_time(rate: float) -> str:
-    """Jobs in a second as a person would write them: 0.5 is `30/m`."""
-    of, unit = next(((of, unit) for of, unit in ((1, "s"), (60, "m"), (3600, "h")) if rate * of >= 0.995), (86400, "d"))
-    return f"{rate * of:,.4g}/{unit}"

@@ -26,27 +26,27 @@ class AsyncJob(JobHandle, Generic[R]):
 
     async def status(self) -> JobStatus:
         """As `Job.status`."""
-        return (await self._client._run(self._client._producer.outcome(self._ref))).status  # noqa: SLF001
+        return (await self._client._run(self._client._producer.outcome(self._ref))).status
 
     async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the same face as Job's
         """As `Job.result`."""
-        return await self._client._run(self._client._producer.result(self._ref, timeout))  # noqa: SLF001
+        return await self._client._run(self._client._producer.result(self._ref, timeout))
 
     async def progress(self) -> JobProgress | None:
         """As `Job.progress`."""
-        return await self._client._run(self._client._producer.progress(self._ref))  # noqa: SLF001
+        return await self._client._run(self._client._producer.progress(self._ref))
 
     async def cancel(self) -> bool:
         """As `Job.cancel`."""
-        return await self._client._run(self._client._producer.cancel(self._ref))  # noqa: SLF001
+        return await self._client._run(self._client._producer.cancel(self._ref))
 
     async def requeue(self) -> bool:
         """As `Job.requeue`."""
-        return await self._client._run(self._client._producer.requeue(self._ref))  # noqa: SLF001
+        return await self._client._run(self._client._producer.requeue(self._ref))
 
     async def discard(self) -> bool:
         """As `Job.discard`."""
-        return await self._client._run(self._client._producer.discard(self._ref))  # noqa: SLF001
+        return await self._client._run(self._client._producer.discard(self._ref))
 
 
 class AsyncClient(BaseClient):
@@ -56,7 +56,7 @@ class AsyncClient(BaseClient):
     _connection: AsyncConnection
 
     async def _run(self, what: Call[T] | Plan[T]) -> T:
-        return await self._connection.run(self._layout.before(what))
+        return await self._connection.run(self._layout.check_then_run(what))
 
     @overload
     async def enqueue(self, task: str, /, *args: Any, **kwargs: Any) -> AsyncJob[Any]: ...

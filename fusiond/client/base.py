@@ -11,8 +11,8 @@ from fusiond.broker.redis.durability import Durability
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.enqueue_options import NO_OPTIONS, Duration, Moment, Options
-from fusiond.find_broker import find_broker
 from fusiond.flows.run_control import RunRef
+from fusiond.locate.find_broker import find_broker
 from fusiond.producer.flow_calls import FlowStarter
 from fusiond.producer.new_jobs import JobRef
 from fusiond.producer.plans import Producer
@@ -145,7 +145,7 @@ class BaseClient:
         after: Iterable[Any] | None = None,
         join: str | int | None = None,
         on_parent_failure: str | None = None,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
     ) -> Self:
         """
         The same client, over the same connection, whose calls have these options.
@@ -168,7 +168,7 @@ class BaseClient:
             result_ttl: how long the job is kept once it has finished, instead of the task's.
             failure_ttl: the same once it has failed, or was canceled.
             description: a text for people, which `job show` shows.
-            traceparent: the span in which the job is enqueued, as W3C has it; None: OpenTelemetry's current one.
+            traceparent: the span in which the job is enqueued, as a W3C traceparent; None: OpenTelemetry's current one.
             after: jobs, or their full names, `queue/id`: the job waits, as `deferred`, until they have ended.
             join: how many of these must end well: `all` (default), `any`, or a number.
             on_parent_failure: `fail` (default): the job fails once not enough of them can end well any more. `run`:
@@ -179,5 +179,5 @@ class BaseClient:
         if isinstance(after, Iterable):
             given["after"] = tuple(after)
         twin = copy.copy(self)
-        twin._options = dataclasses.replace(self._options, **given)  # noqa: SLF001 - it is one of us
+        twin._options = dataclasses.replace(self._options, **given)
         return twin

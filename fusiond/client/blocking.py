@@ -26,7 +26,7 @@ class Job(JobHandle, Generic[R]):
 
     def status(self) -> JobStatus:
         """Its status now. Raises JobNotFound."""
-        return self._client._run(self._client._producer.outcome(self._ref)).status  # noqa: SLF001
+        return self._client._run(self._client._producer.outcome(self._ref)).status
 
     def result(self, timeout: float | None = None) -> R:
         """
@@ -40,15 +40,15 @@ class Job(JobHandle, Generic[R]):
             ResultTimeout: it has not ended in time; it goes on.
             JobNotFound: it was deleted after its result_ttl.
         """
-        return self._client._run(self._client._producer.result(self._ref, timeout))  # type: ignore[no-any-return]  # noqa: SLF001
+        return self._client._run(self._client._producer.result(self._ref, timeout))  # type: ignore[no-any-return]
 
     def progress(self) -> JobProgress | None:
         """How far the job has said that it is, at most half a second ago; None: it has not. Raises JobNotFound."""
-        return self._client._run(self._client._producer.progress(self._ref))  # noqa: SLF001
+        return self._client._run(self._client._producer.progress(self._ref))
 
     def cancel(self) -> bool:
         """Remove the job from its queue, or kill it if it runs. False: it had ended already. Raises JobNotFound."""
-        return self._client._run(self._client._producer.cancel(self._ref))  # noqa: SLF001
+        return self._client._run(self._client._producer.cancel(self._ref))
 
     def requeue(self) -> bool:
         """
@@ -56,11 +56,11 @@ class Job(JobHandle, Generic[R]):
 
         Raises JobConflict if another job is there that is the same by `unique` of its task.
         """
-        return self._client._run(self._client._producer.requeue(self._ref))  # noqa: SLF001
+        return self._client._run(self._client._producer.requeue(self._ref))
 
     def discard(self) -> bool:
         """Delete the job if it failed or was canceled, within a minute of its end. False: it did neither."""
-        return self._client._run(self._client._producer.discard(self._ref))  # noqa: SLF001
+        return self._client._run(self._client._producer.discard(self._ref))
 
 
 class Client(BaseClient):
@@ -70,7 +70,7 @@ class Client(BaseClient):
     _connection: Connection
 
     def _run(self, what: Call[T] | Plan[T]) -> T:
-        return self._connection.run(self._layout.before(what))
+        return self._connection.run(self._layout.check_then_run(what))
 
     @overload
     def enqueue(self, task: str, /, *args: Any, **kwargs: Any) -> Job[Any]: ...

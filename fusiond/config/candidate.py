@@ -31,6 +31,7 @@ from fusiond.config import environment_files
 from fusiond.config.accepted.plan import at_start, effects
 from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
 from fusiond.config.build import directory
+from fusiond.config.lint.machine import looked_up
 from fusiond.config.load import load
 from fusiond.config.model import Broker, Config, Logging
 from fusiond.config.problems import Problem
@@ -100,7 +101,7 @@ def _development(config: Config, *, root: bool) -> Config:
             group,
             processes=min(group.processes, 1),
             scaling=None,
-            user=group.user if root and _is_user(group.user) else None,
+            user=group.user if root and group.user and looked_up(pwd.getpwnam, group.user) else None,
             environment={**_NO_BYTECODE, **group.environment},
         )
         for name, group in config.workers.items()
@@ -112,13 +113,6 @@ def _development(config: Config, *, root: bool) -> Config:
         logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
         watch=True,
     )
-
-
-def _is_user(name: str | None) -> bool:
-    try:
-        return name is not None and bool(pwd.getpwnam(name))
-    except KeyError:
-        return False
 
 
 def _environment_files(config: Config) -> dict[str, str]:

@@ -69,7 +69,7 @@ class CronField:
         return [(value - self.low) % self.size + self.low for value in range(first, until + 1, step)]
 
     def unreadable(self, part: str) -> CronTextError:
-        """The error about a part that is no value, range or step."""
+        """The error about a part that is not a value, range or step."""
         remedy = f"write * or {self.low} to {self.high}{self.more}"
         return CronTextError(f"the {self.name} {part!r} cannot be read", remedy)
 

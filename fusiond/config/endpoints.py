@@ -63,7 +63,7 @@ class Endpoints:
         return self.scheme.endswith("+cluster")
 
 
-class BadUrl(ValueError):  # noqa: N818 - the URL is bad, not the program
+class BadUrl(ValueError):
     """The URL cannot be used: `str()` says why, `remedy` what to write. Neither quotes what may hold a password."""
 
     def __init__(self, problem: str, remedy: str) -> None:

@@ -19,6 +19,7 @@ from fusiond.config.build import build
 from fusiond.config.fields import keys_of
 from fusiond.config.lint import (
     broker_url,
+    calls,
     flow_graphs,
     machine,
     names,
@@ -43,10 +44,10 @@ _SECTIONS: Final = frozenset(field.name for field in keys_of(Config) if field.en
 #: rules that need no resolved value, and those that do
 _OF_NODES: Final = (
     schedules.check, broker_url.check, traps.check, queue_limits.check, flow_graphs.check, sink_keys.check,
-    names.check_similar,
+    names.check_similar, names.check_twice,
 )  # fmt: skip
 _OF_VALUES: Final = (
-    policies.check, queue_limits.check_cron, queue_limits.check_pairs, flow_graphs.check_values,
+    policies.check, calls.check, queue_limits.check_pairs, flow_graphs.check_values,
     schedules.check_ticks, machine.check_paths,
 )  # fmt: skip
 #: what entries share or refer to: if it is wrong as a whole, nothing can be said of any entry
@@ -88,8 +89,7 @@ def load(
     tree = read_tree(Path(path), environ, data)
     found = _Found()
     found.take(tree.problems)
-    for root in tree.roots:
-        found.take(secrets.check(root))
+    found.take(secrets.check(tree))
     for number, root in enumerate(tree.roots):
         found.take(tree.not_reported(check_schema(root, included=number > 0)))
     if tree.root is not None:
@@ -131,7 +131,7 @@ def _sound_part(root: Node, errors: set[Problem]) -> Node | None:
 
     Returns:
         None if not all errors are known, or one is in what many entries share: `defaults`, `priorities`, or a section
-        that is no map. Nothing can be said about any part then.
+        that is not a map. Nothing can be said about any part then.
     """
     if len(errors) == MAX_ERRORS:
         return None

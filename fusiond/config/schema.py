@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond.config.lint.sentences import Error, sentence
 from fusiond.config.lint.suggest import did_you_mean
-from fusiond.shipped import shipped
+from fusiond.installed import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,9 +17,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from fusiond.config.layers import all_maps, cron_arguments
+from fusiond.config.layers import all_maps, cron_arguments, node_of
 from fusiond.config.problems import Problem, mask
-from fusiond.config.yaml.nodes import Node, Place
+from fusiond.config.yaml.nodes import Node, Place, Tree
 from fusiond.masking import masked_url
 
 HIDDEN: Final = "***"
@@ -36,7 +36,7 @@ _FORM: Final = re.compile(
     r"|\bglpat-[A-Za-z0-9_-]{16,}|\bsk_live_[A-Za-z0-9]{10,}|\bxox[abprs]-[A-Za-z0-9-]{10,}"
 )
 
-# Narrower than the pattern of `mask`: `http://h:80/@me` is no secret in plain text.
+# Narrower than the pattern of `mask`: `http://h:80/@me` is not a secret in plain text.
 _WITH_PASSWORD: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 
 
@@ -106,17 +106,27 @@ def _hidden_key(key: str, value: Any, entry: str) -> Any:
 
 # -- secrets in plain text --------------------------------------------------------------------------------------------
 
+_REMEDY: Final = "write it under kwargs; if the function takes it by position only, name its place in `secret`: args.0"
 
-def check(root: Node) -> Iterator[Problem]:
-    """Each secret of one file; hides it. Must run before anything else quotes the file."""
-    found = [(key, node) for key, node in _candidates(root) if _in_clear(key, node)]
+
+def check(tree: Tree) -> Iterator[Problem]:
+    """Each secret of the files; hides it. Must run before anything else quotes the files."""
+    found = [pair for root in tree.roots for pair in _candidates(root) if _in_clear(*pair)]
+    calls = [*_calls(tree.root)] if tree.root is not None else []
     known = {id(node) for _, node in found}
-    found += [(key, node) for key, node in _declared(root) if id(node) not in known and _is_plain(node)]
-    _hide([node for _, node in found])
+    found += [pair for call in calls for pair in _declared(*call) if id(pair[1]) not in known and _is_plain(pair[1])]
+    unclear = [(call, names) for call, secret in calls if (names := _by_position(call, secret))]
+    parts = [part for call, _ in unclear for item in call.items("args") for _, part in item.walk()]
+    _hide([*(node for _, node in found), *filter(_is_plain, parts)])
     for key, node in found:
         message = f"the file has a secret in plain text{f', as {key}' if key else ''}"
         variable = re.sub(r"[^A-Za-z0-9_]", "_", key).upper() or "SECRET"
         yield node.place.warning("secret-in-clear", message, f'use environment_file, or "${{{variable}}}"')
+    for call, names in unclear:
+        task = call.text("task") or ""
+        if tree.root is not None and tree.root.get("tasks", task, "secret") is not None:
+            message = f"one of these may be {' or '.join(names)}, which is `secret` in task {task!r}: none is shown"
+            yield call.keys["args"].warning("secret-by-position", message, _REMEDY)
 
 
 def _candidates(root: Node) -> Iterator[tuple[str, Node]]:
@@ -126,19 +136,30 @@ def _candidates(root: Node) -> Iterator[tuple[str, Node]]:
     yield from cron_arguments(root)
 
 
-def _declared(root: Node) -> Iterator[tuple[str, Node]]:
-    """Each argument of a cron entry or of a flow's step that `secret` of its task names."""
+def _calls(root: Node) -> Iterator[tuple[Node, list[str]]]:
+    """Each cron entry and each step of a flow, with the arguments that `secret` of its task names."""
     calls = [entry for _, entry in root.entries("cron")]
     calls += [step for _, flow in root.entries("flows") for _, step in flow.entries("steps")]
     for call in calls:
-        task = call.text("task") or ""
-        secret = root.get("tasks", task, "secret") or root.get("defaults", "tasks", "secret")
-        for name in secret.items() if secret is not None else ():
-            kind, _, key = str(name.value).partition(".")
-            if kind == "kwargs" and (node := call.get("kwargs", key)) is not None:
-                yield key, node
-            elif kind == "args" and key.isdigit() and int(key) < len(call.items("args")):
-                yield task, call.items("args")[int(key)]
+        secret = node_of(root, "tasks", call.text("task") or "", "secret")
+        yield call, [str(name.value) for name in secret.items()] if secret is not None else []
+
+
+def _declared(call: Node, secret: list[str]) -> Iterator[tuple[str, Node]]:
+    """The values of a call's secret arguments."""
+    for name in secret:
+        kind, _, key = name.partition(".")
+        if kind == "kwargs" and (node := call.get("kwargs", key)) is not None:
+            yield from node.walk(key)
+        elif kind == "args" and key.isdigit() and int(key) < len(call.items("args")):
+            yield from call.items("args")[int(key)].walk(call.text("task") or "")
+
+
+def _by_position(call: Node, secret: list[str]) -> list[str]:
+    """The arguments, secret by name, that a call may pass by position: nothing here knows the function's names."""
+    given = {f"kwargs.{name}" for key in ("kwargs", "inputs") for name in call.names(key)}
+    is_known = not call.items("args") or any(name.startswith("args.") for name in secret)
+    return [] if is_known else [name for name in secret if name not in given]
 
 
 def _is_plain(node: Node) -> bool:
@@ -181,8 +202,8 @@ _PAIR: Final = re.compile(
     r"""((?:^|[{,\s])["']?([A-Za-z0-9_.-]+)["']?\s*:\s+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|["'].*|\[[^\]]*\]?|[^{\s,}\]][^,}\]]*)"""
 )
-#: an argument that a list names, such as `secret` of a task
-_DECLARED: Final = re.compile(r"(?<![\w.])kwargs\.([A-Za-z_]\w*)")
+#: an argument that a list names, such as `secret` of a task; it may be passed by position, too
+_DECLARED: Final = re.compile(r"(?<![\w.])(?:kwargs|args)\.(\w+)")
 #: the begin of the map `environment` behind something else in a line
 _IN_LINE: Final = re.compile(rf"[{{,\s][\"']?{_ENVIRONMENT}[\"']?\s*:\s")
 
@@ -198,7 +219,8 @@ def censored(lines: Sequence[str]) -> list[str]:
     for line in reversed(lines):
         following.append(below)
         below = line if line.strip() else below
-    censor = _Censor(frozenset(name for line in lines for name in _DECLARED.findall(line)))
+    declared = {name for line in lines for name in _DECLARED.findall(line)}
+    censor = _Censor(frozenset({"args", *declared} if declared else ()))
     return [censor.line(line, below) for line, below in zip(lines, reversed(following), strict=True)]
 
 

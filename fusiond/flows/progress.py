@@ -3,7 +3,7 @@ The state of a run of a flow, and what follows from the ends of its jobs. Pure.
 
     waiting -> running                 as many of the steps before it have ended as `join` says, and as `when` says
     waiting -> skipped                 that can no longer be
-    waiting -> failed                  it cannot begin: a field that it refers to is missing, its `for_each` is no list
+    waiting -> failed                  it cannot begin: a field it refers to is missing, or `for_each` is not a list
     waiting -> canceled                the run is canceled
     running -> finished                all of its jobs have finished
     running -> failed | canceled       all of them have ended, and one has failed or was canceled
@@ -160,6 +160,20 @@ def refuse(state: RunState, name: str, reason: str) -> None:
     step.reason, step.total, step.round = reason, step.begun, state.round
     if not step.begun:
         step.status = "failed"
+
+
+def pause(state: RunState, *, on: bool) -> bool:
+    """Have nothing more begin, or go on; whether that changes anything."""
+    changes = not state.has_ended and state.paused != on
+    state.paused = on if changes else state.paused
+    return changes
+
+
+def cancel(state: RunState) -> bool:
+    """Have it end; whether that changes anything."""
+    changes = not (state.has_ended or state.canceling)
+    state.canceling = state.canceling or changes
+    return changes
 
 
 def retry(state: RunState, ends: Mapping[str, Ends]) -> list[str]:

@@ -7,9 +7,10 @@ process ends in between, whoever comes next does the rest.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Unreadable, looked_at
@@ -19,6 +20,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.model.flow_steps import INPUT
 from fusiond.enqueue_options import encoded
 from fusiond.errors import BrokerError, BrokerUnavailable, JobCanceled, JobFailed, JobNotFound, ResultTimeout
+from fusiond.flows import progress
 from fusiond.flows.progress import Ends, RunState
 from fusiond.flows.run_callbacks import failure_of
 from fusiond.flows.run_plans import Advancer
@@ -41,7 +43,7 @@ class RunRef(NamedTuple):
         """The run of that full name. Raises ValueError for what is none."""
         queue, _, id_ = name.rpartition("/")
         if not queue or not id_:
-            raise ValueError(f"{name!r} is no full name of a flow run, which is queue/id")
+            raise ValueError(f"{name!r} is not a full name of a flow run, which is queue/id")
         return cls(queue, id_)
 
     @property
@@ -81,6 +83,15 @@ class RunView(NamedTuple):
         """The full name of the run of which it is a step; empty: it is none."""
         above = self.run.record.step_of
         return f"{self.ref.queue}/{above.run}" if above else ""
+
+    @property
+    def steps_done(self) -> int:
+        """How many of its steps have ended."""
+        return sum(step.has_ended for step in self.run.state.steps.values())
+
+    def reason(self, step: str) -> str:
+        """Why a step failed, or was skipped; empty: it was not."""
+        return self.reasons.get(step) or self.run.state.steps[step].reason
 
     def ends(self, step: str) -> Ends:
         """How many of its jobs have ended."""
@@ -138,7 +149,7 @@ class RunControl:
             yield from self.advancer.advance(ref.queue, ref.id)
             # the runs that are its steps
             yield from self.advancer.advance_some(ref.queue)
-            yield from carry(self._broker, ref.queue, pages=FEW_PAGES)
+            yield from deliver_outbox(self._broker, ref.queue, pages=FEW_PAGES)
         except BrokerError as error:
             log.debug("flow run %s is begun by a daemon: %s", ref.name, error)
         return ref
@@ -152,40 +163,25 @@ class RunControl:
                 return int(confirmed)
         return 0
 
-    def bring(self, queue: str) -> Plan[None]:
-        """Advance the runs of a queue that can go on, and deliver what that has begun."""
-        yield from carry(self._broker, queue, advance=True)
-
     def pause(self, ref: RunRef, *, on: bool, who: str = "") -> Plan[str]:
         """
         Have nothing more begin, or go on; its status then. What runs goes on. Raises JobNotFound.
 
         `who`: asks, for the event; so in the next two.
         """
-
-        def mutate(state: RunState) -> bool:
-            changes = not state.has_ended and state.paused != on
-            state.paused = on if changes else state.paused
-            return changes
-
+        mutate = functools.partial(progress.pause, on=on)
         return (yield from self._changed(ref, mutate, "flow.paused" if on else "flow.resumed", who))
 
     def cancel(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
         """Cancel what runs of it; nothing more begins. False: it has ended already. Raises JobNotFound."""
-
-        def mutate(state: RunState) -> bool:
-            changes = not (state.has_ended or state.canceling)
-            state.canceling = state.canceling or changes
-            return changes
-
         run = yield from self._of_root(ref)
         if run.state.has_ended:
             return False
-        yield from self._changed(ref, mutate, "flow.cancel.asked", who)
+        yield from self._changed(ref, progress.cancel, "flow.cancel.asked", who)
         # A job that waited has ended by this call; nobody else may be there to bring its end.
         steps = [step for flow in run.shape.flows.values() for step in flow.steps.values()]
         for queue in sorted({step.queue for step in steps if step.task}):
-            yield from carry(self._broker, queue)
+            yield from deliver_outbox(self._broker, queue)
         return True
 
     def retry(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
@@ -196,7 +192,7 @@ class RunControl:
                 return False
             write = RunWrite(retried_fields(run), again_ms=0, event="flow.retried", who=who)
             if (yield self._broker.write_run(ref.queue, ref.id, run.record.version, write)):
-                yield from self.bring(ref.queue)
+                yield from deliver_outbox(self._broker, ref.queue, advance=True)
                 return True
 
     def view(self, ref: RunRef) -> Plan[RunView]:
@@ -208,19 +204,22 @@ class RunControl:
             ref, run.shape.flow, run.state.word, record.created_at, record.ended_at, run.inputs, run, reasons
         )
 
-    def runs(self, queue: str, most: int) -> Plan[list[RunView]]:
-        """The runs of a queue, without those that are steps of others: those that go on, then those kept longest."""
+    def runs(self, queues: Iterable[str], most: int) -> Plan[list[RunView]]:
+        """
+        The runs of these queues that are not steps of others: those that go on, then those that ended last.
+
+        `most`: of each queue.
+        """
         found = []
-        for id_ in (yield self._broker.runs(queue, most)):
-            try:
-                view = yield from self.view(RunRef(queue, id_))
-            except JobNotFound:
-                continue  # it has been dropped since
-            except Unreadable:
-                continue  # whoever advances it logs the error
-            if view.run.record.step_of is None:
-                found.append(view)
-        return found
+        for queue in queues:
+            for id_ in (yield self._broker.runs(queue, most)):
+                try:
+                    view = yield from self.view(RunRef(queue, id_))
+                except (JobNotFound, Unreadable):
+                    continue  # it has been dropped since, or whoever advances it logs the error
+                if view.run.record.step_of is None:
+                    found.append(view)
+        return sorted(found, key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
 
     def result(self, ref: RunRef, timeout: float | None) -> Plan[Any]:
         """Wait until it has ended; last step → its result. Raises as `Run.result`."""
@@ -241,12 +240,12 @@ class RunControl:
     def _changed(self, ref: RunRef, mutate: Callable[[RunState], bool], event: str, who: str) -> Plan[str]:
         run = yield from self._of_root(ref)
         yield from self.advancer.change(ref.queue, ref.id, mutate, event, who)
-        yield from self.bring(ref.queue)
+        yield from deliver_outbox(self._broker, ref.queue, advance=True)
         run = yield from self._read(ref)
         return run.state.word
 
     def _of_root(self, ref: RunRef) -> Plan[Run]:
-        """A run that is no step of another one. Raises JobNotFound, JobConflict."""
+        """A run that is not a step of another one. Raises JobNotFound, JobConflict."""
         run: Run = yield from self._read(ref)
         if run.record.step_of:
             root = RunRef(ref.queue, run.record.step_of.run)
@@ -265,7 +264,7 @@ class RunControl:
             raise Unreadable(f"{ref.name}: its record cannot be read: {error!r}; {remedy}") from error
 
 
-def carry(broker: Verbs, queue: str, *, advance: bool = False, pages: int = PAGES) -> Plan[int]:
+def deliver_outbox(broker: Verbs, queue: str, *, advance: bool = False, pages: int = PAGES) -> Plan[int]:
     """
     Deliver what the outbox of a queue has, and take the runs of flows a step further that go on by that.
 

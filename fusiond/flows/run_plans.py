@@ -13,16 +13,17 @@ Whoever takes in the end of a step, or sweeps, does this; a run that nobody has 
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from fusiond.argument_values import unique_key
 from fusiond.broker.call import Plan
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepEnd, StepOf
 from fusiond.broker.records import NewJob
 from fusiond.broker.verbs import Verbs
-from fusiond.by import wanted
 from fusiond.enqueue_options import encoded
 from fusiond.errors import BadArguments
 from fusiond.flows import progress
@@ -95,7 +96,7 @@ class Advancer:
                 yield from self.advance(queue, run)
             except UNREADABLE as error:
                 # The others go on; this one is tried again later.
-                log.error("flow run %s/%s does not go on: %s", queue, run, error)  # noqa: TRY400 - one sentence
+                log.error("flow run %s/%s does not go on: %s", queue, run, error)
         return len(ids)
 
     def advance(self, queue: str, id_: str) -> Plan[Run | None]:
@@ -119,12 +120,14 @@ class Advancer:
         for name, step in state.steps.items():
             if step.left and not (state.paused or state.canceling) and len(write.jobs) + len(write.runs) < PAGE:
                 yield from self._begin_jobs(queue, run, name, write)
+        # a step may have been refused
+        follows = progress.settle(run.flow, state, run.ends)
         if state.paused != state.told_paused:
             yield from self._tell_paused(queue, run)
         if state.canceling:
             yield from self._cancel_jobs(queue, run)
             write.again_ms = None if state.has_ended else _CANCEL_AGAIN
-        elif not state.paused and (any(step.left for step in state.steps.values()) or _is_refused(run)):
+        elif not state.paused and (any(step.left for step in state.steps.values()) or follows):
             write.again_ms = 0
         elif any(step.reason and step.status == "running" for step in state.steps.values()):
             write.again_ms = _REFUSED_AGAIN
@@ -148,12 +151,12 @@ class Advancer:
             progress.begin(run.state, name, len(items))
 
     def _items(self, queue: str, run: Run, step: StepShape) -> Plan[list[Any]]:
-        """What `for_each` refers to. Raises NoValueError where that is no list."""
+        """What `for_each` refers to. Raises NoValueError where that is not a list."""
         reference = step.for_each or ""
         results = yield from self.results(queue, run, [reference.partition(".")[0]])
         found = value_of(reference, run.inputs, results)
         if not isinstance(found, list):
-            raise NoValueError(f"for_each: {reference} is no list")
+            raise NoValueError(f"for_each: {reference} is not a list")
         return found
 
     def _begin_jobs(self, queue: str, run: Run, name: str, write: RunWrite) -> Plan[None]:
@@ -247,6 +250,16 @@ class Advancer:
             found += yield self._broker.step_ends(queue, id_, fields)
         return found
 
+    def unended(self, queue: str, run: Run, name: str, first: int, last: int) -> Plan[list[StepOf]]:
+        """Those jobs of a running step of whose end the run was not told, from number `first` up to `last`."""
+        round_ = run.state.steps[name].round
+        ends = yield from self._ends(queue, run.record.id, name, first, last)
+        return [
+            StepOf(run.record.id, name, n, round_)
+            for n, end in enumerate(ends, first)
+            if end is None or (end.round < round_ and end.letter != "f")
+        ]
+
     def reasons(self, queue: str, run: Run) -> Plan[dict[str, str]]:
         """Step that has failed → why: what it says itself, or the first of its jobs that failed."""
         found = {}
@@ -279,12 +292,7 @@ class Advancer:
     def _tell_paused(self, queue: str, run: Run) -> Plan[None]:
         """Pause the runs that are steps of this one, or resume them."""
         on = run.state.told_paused = run.state.paused
-
-        def mutate(state: RunState) -> bool:
-            changes = not state.has_ended and state.paused != on
-            state.paused = on
-            return changes
-
+        mutate = functools.partial(progress.pause, on=on)
         for name, stands in run.state.steps.items():
             step = run.flow.steps[name]
             for n in range(stands.begun) if step.flow and stands.status == "running" else ():
@@ -296,26 +304,14 @@ class Advancer:
             if stands.status != "running":
                 continue
             step = run.flow.steps[name]
-            ends = yield from self._ends(queue, run.record.id, name, 0, stands.begun)
-            wheres = [
-                StepOf(run.record.id, name, n, stands.round)
-                for n, end in enumerate(ends)
-                if end is None or (end.round < stands.round and end.letter != "f")
-            ]
+            wheres = yield from self.unended(queue, run, name, 0, stands.begun)
             if step.flow:
                 for where in wheres:
-                    yield from self.change(queue, id_of_job(step, where._replace(round=1)), _cancel)
+                    yield from self.change(queue, id_of_job(step, where._replace(round=1)), progress.cancel)
             else:
                 for page in range(0, len(wheres), PAGE):
                     ids = [id_of_job(step, where) for where in wheres[page : page + PAGE]]
                     yield [self._broker.cancel(step.queue, id_) for id_ in ids]
-
-
-def _is_refused(run: Run) -> bool:
-    """Whether something more follows, since a step was refused after the others were settled."""
-    before = run.state.to_json()
-    twin = RunState.from_json(before)
-    return bool(progress.settle(run.flow, twin, run.ends)) or twin.to_json() != before
 
 
 def _job(queue: str, step: StepShape, where: StepOf, kwargs: dict[str, Any]) -> NewJob:
@@ -326,14 +322,7 @@ def _job(queue: str, step: StepShape, where: StepOf, kwargs: dict[str, Any]) -> 
         encoded(step.task, step.args, kwargs),
         step.priority,
         expires_ms=step.expires_ms,
-        unique=wanted(step.unique, step.args, kwargs) if step.unique else None,
+        unique=unique_key(step.unique, step.args, kwargs) if step.unique else None,
         follow=step.follow or None,
         flow=f"{queue} {where.to_text()} {int(step.keep)}",
     )
-
-
-def _cancel(state: RunState) -> bool:
-    if state.canceling or state.has_ended:
-        return False
-    state.canceling = True
-    return True

@@ -1,4 +1,4 @@
-"""One run of a flow as it was read, what is written of one that begins anew, and the ids of its jobs. Pure."""
+"""One run of a flow as it was read, what is written of one that starts over, and the ids of its jobs. Pure."""
 
 from __future__ import annotations
 

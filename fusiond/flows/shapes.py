@@ -51,6 +51,16 @@ class StepShape:
             yield self.for_each
 
 
+def depths(steps: Mapping[str, StepShape]) -> dict[str, int]:
+    """Of each step how many steps are before it on the longest way."""
+    found: dict[str, int] = {}
+    while len(found) < len(steps):
+        for name, step in steps.items():
+            if all(other in found for other in step.after):
+                found[name] = 1 + max((found[other] for other in step.after), default=-1)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class FlowShape:
     """One flow."""

@@ -203,7 +203,7 @@ def _split(command: str) -> tuple[str, str | None]:
 
 def _name_of(command: str) -> str:
     """After the program that a command runs: the last part of its first words that say something."""
-    # what `cd` and the like are given is no program
+    # what `cd` and the like are given is not a program
     programs = re.sub(r"\b(?:cd|source|sleep|flock|nice|test|\.) [^;&|]*(?:&&|;|\|\|)", "", command)
     words = [PurePath(word).name for word in re.split(r"[\s;&|<>()\"'`]+", programs) if not re.match(r"-|\w+=", word)]
     said = [word for word in words if _NAME.fullmatch(word) and word not in _IDLE and not word.isdigit()]

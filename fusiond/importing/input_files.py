@@ -40,8 +40,8 @@ class SourceText:
     text: str
 
 
-class ImportRefused(FusionError):  # noqa: N818 - the file is refused
-    """A file cannot be imported: it is no text, too large, or not of the form that was named."""
+class ImportRefused(FusionError):
+    """A file cannot be imported: it is not text, too large, or not of the form that was named."""
 
 
 def text_of(name: str) -> str:
@@ -60,7 +60,7 @@ def text_of(name: str) -> str:
     if len(data) > MAX_BYTES:
         raise ImportRefused(f"{name} is larger than {MAX_BYTES >> 20} MiB, which no configuration is; name another")
     if _BINARY.search(data):
-        raise ImportRefused(f"{name} is no text file; name the configuration itself")
+        raise ImportRefused(f"{name} is not a text file; name the configuration itself")
     try:
         return data.decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

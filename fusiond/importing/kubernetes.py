@@ -161,7 +161,7 @@ class _CronJob:
         return [str(word) for word in [*command, *_list(self._container, "args")]] if command else []
 
     def _environment(self) -> dict[str, str]:
-        """The variables whose values are in the manifest, and are no secrets."""
+        """The variables whose values are in the manifest, and are not secrets."""
         found: dict[str, str] = {}
         for each in _list(self._container, "env"):
             name = str(each.get("name")) if isinstance(each, dict) else "?"

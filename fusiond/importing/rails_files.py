@@ -15,7 +15,7 @@ from fusiond.importing.foreign_yaml import documents
 from fusiond.importing.input_files import ImportRefused, SourceText
 
 #: what becomes of jobs
-RUNNER: Final = "Ruby code is run as a program, `bin/rails runner`; a task that is written anew names its function."
+RUNNER: Final = "Ruby code is run as a program, `bin/rails runner`; a task rewritten in Python names its function."
 _ERB: Final = re.compile(r"<%(=|#|-)?(.*?)-?%>", re.DOTALL)
 _TOKEN: Final = re.compile(r"ERB_([0-9]{1,9})_VALUE")
 _LITERAL: Final = r"""["']?([A-Za-z0-9_./:-]+)["']?"""
@@ -45,7 +45,7 @@ def rails_data(source: SourceText, draft: Draft) -> dict[str, Any]:
     text = _ERB.sub(replaced, source.text)
     data = _restored(next(iter(documents(source.name, text)), None), expressions)
     if not isinstance(data, dict):
-        raise ImportRefused(f"{source.name} is no map of settings; name a file such as config/{source.name}")
+        raise ImportRefused(f"{source.name} is not a map of settings; name a file such as config/{source.name}")
     return data
 
 
@@ -84,12 +84,12 @@ def number(value: Any, where: str, draft: Draft) -> int | Reference | None:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    draft.leave_out(f"{where}: {_short(value)}", "it is no number that is known before Ruby runs")
+    draft.leave_out(f"{where}: {_short(value)}", "it is not a number that is known before Ruby runs")
     return None
 
 
 def program(name: Any, arguments: Any, where: str, draft: Draft, *, is_active_job: bool) -> list[str] | None:
-    """The command that runs a job's class in the Rails application; None, and a comment, if it is no class."""
+    """The command that runs a job's class in the Rails application; None, and a comment, if it is not a class."""
     if not isinstance(name, str) or not _CLASS.fullmatch(name):
         draft.leave_out(where, f"{_short(name)} is not the name of a class of Ruby")
         return None

@@ -38,7 +38,7 @@ _WITHOUT: Final = {
     "average_scheduled_poll_interval": "nothing to set: a job that is due is noticed at once",
     "dead_max_jobs": "failed jobs are kept for a time: `failure_ttl`",
     "dead_timeout_in_seconds": "failed jobs are kept for a time: `failure_ttl`",
-    "reloader": "the command starts the application anew",
+    "reloader": "the command starts the application again",
     "max_retries": "",
 }
 _KNOWN: Final = {"concurrency", "timeout", "queues", "limits", "schedule", "scheduler", "max_retries", *_WITHOUT}
@@ -96,7 +96,7 @@ def _settings(data: dict[str, Any], where: str, draft: Draft, options: ImportOpt
     if isinstance(retries, int):
         _retries(retries, draft)
     for key in data.keys() - {"concurrency", "timeout", "queues", "limits", "schedule", "scheduler", "max_retries"}:
-        draft.leave_out(f"{where}: {key}", _WITHOUT.get(key) or "it is no setting that is known here")
+        draft.leave_out(f"{where}: {key}", _WITHOUT.get(key) or "it is not a setting that is known here")
     schedules = {**_map(data, "schedule"), **_map(_map(data, "scheduler"), "schedule")}
     _schedules(schedules, where, draft, options)
 
@@ -134,7 +134,7 @@ def _schedules(data: Mapping[str, Any], where: str, draft: Draft, options: Impor
         if isinstance(item, Mapping):
             _schedule(str(item.get("name") or name), item, f"{where}: {name}", draft, options)
         else:
-            draft.leave_out(f"{where}: {name}", "it is no schedule with a class")
+            draft.leave_out(f"{where}: {name}", "it is not a schedule with a class")
 
 
 def _schedule(name: str, item: Mapping[str, Any], where: str, draft: Draft, options: ImportOptions) -> None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from fusiond.broker.call import Call, Plan, SendAhead
+from fusiond.broker.call import Plan, sent_ahead
 from fusiond.broker.counters import QueueCounters
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
-from fusiond.errors import BrokerError, BrokerUnavailable
+from fusiond.errors import BrokerError
+from fusiond.inspecting.queues import count_each
 from fusiond.schedule.overdue import overdue_since
 
 
@@ -42,14 +42,11 @@ class BrokerState:
 
 def broker_state(verbs: Verbs) -> Plan[BrokerState]:
     """Ask all of it: two commands for each queue and for each entry with `alert_if_no_success`, and a few more."""
-    names = yield verbs.queues()
-    answers = yield from _each([[verbs.counts(name)] for name in names])
-    queues = {name: answer for name, [answer] in zip(names, answers, strict=True) if isinstance(answer, Counts)}
-    unreadable = [answer for [answer] in answers if isinstance(answer, BrokerError)]
-    readings = {name: verbs.counters([name]) for name in names}
-    answers = yield from _each([reading.calls for reading in readings.values()])
+    queues, unreadable = yield from count_each(verbs)
+    readings = [verbs.counters([name]) for name in (yield verbs.queues())]
+    answers = yield from sent_ahead([reading.calls for reading in readings])
     counters: dict[str, QueueCounters] = {}
-    for reading, answer in zip(readings.values(), answers, strict=True):
+    for reading, answer in zip(readings, answers, strict=True):
         counters |= reading.read(answer)
     overdue = yield from overdue_entries(verbs, (yield from verbs.cron_declarations()))
     waiting = {name: counts.waiting for name, counts in queues.items() if counts.waiting}
@@ -79,19 +76,6 @@ def overdue_entries(verbs: Verbs, declarations: Iterable[CronDeclaration]) -> Pl
     successes = yield [verbs.cron_success(str(said["queue"]), entry) for entry, said in watched.items()]
     each = zip(watched.items(), states, successes, strict=True)
     return {
-        entry: overdue_since(float(said["alert_if_no_success"]), state, success)
+        entry: overdue_since(float(said["alert_if_no_success"] or 0), state, success)
         for (entry, said), state, success in each
     }
-
-
-def _each(calls: Iterable[list[Call[Any]]]) -> Plan[list[list[Any]]]:
-    """The replies to each list of Calls on one queue, errors among them. Raises BrokerUnavailable."""
-    found: list[list[Any]] = []
-    for each in calls:
-        found += yield SendAhead(each)
-    found += yield SendAhead([])
-    for replies in found:
-        for reply in replies:
-            if isinstance(reply, BrokerUnavailable):
-                raise reply
-    return found

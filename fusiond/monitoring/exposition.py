@@ -33,6 +33,7 @@ NAMES: Final = {
     "fusiond_uptime_seconds": "Time since the daemon's start.",
     "fusiond_ready": "Whether every group serves and Redis answers, at this moment.",
     "fusiond_drained": "Whether an operator has drained the host: its groups claim nothing.",
+    "fusiond_drained_queue": "A queue from which the groups of a drained host would claim; always 1.",
     "fusiond_config_info": "The running configuration; always 1.",
     "fusiond_config_daemons": "Living daemons of the namespace, on all hosts, by the configuration that they run.",
     "fusiond_config_file_differs": "Whether the file differs from the configuration that runs.",
@@ -147,6 +148,8 @@ def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
     yield "fusiond_uptime_seconds", daemon["uptime"], {}
     yield "fusiond_ready", daemon["ready"], {}
     yield "fusiond_drained", daemon.get("drained") is not None, {}
+    for queue in daemon.get("drained_queues", ()):
+        yield "fusiond_drained_queue", 1, {"queue": queue}
     yield "fusiond_config_info", 1, {"generation": str(daemon["generation"]), "hash": daemon["hash"]}
     yield "fusiond_config_file_differs", bool(daemon["file_differs"]), {}
     for result in ("applied", "unchanged", "refused"):

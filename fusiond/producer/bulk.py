@@ -18,9 +18,9 @@ from typing import Any
 
 from fusiond.broker.call import Plan, SendAhead, Unreadable
 from fusiond.broker.records import NewJob
-from fusiond.enqueue_options import Options, shown
+from fusiond.enqueue_options import Options, safe_repr
 from fusiond.errors import BrokerError, BrokerUnavailable, Enqueued, EnqueueError, FusionError
-from fusiond.loading_guard import refuse_while_loading
+from fusiond.producer.loading_guard import refuse_while_loading
 from fusiond.producer.new_jobs import JobMaker, JobRef, TaskCall, with_trace
 from fusiond.producer.store import Store
 from fusiond.producer.tracing import traceparent
@@ -114,7 +114,7 @@ class Bulk:
         for job in self._jobs:
             is_usual = type(job) is tuple and len(job) == 3 and type(job[1]) in _LISTS and type(job[2]) is dict
             call = job if is_usual else _task_call(job)
-            queue, new, served = make(options, call) or (yield from self._maker.make_anew(options, call))
+            queue, new, served = make(options, call) or (yield from self._maker.reread_and_make(options, call))
             if trace:
                 new = with_trace(new, trace)
             chunk = gathered.get(queue)
@@ -172,4 +172,4 @@ def _task_call(job: Any) -> TaskCall:
         task, args, kwargs = given
         if isinstance(args, (tuple, list)) and isinstance(kwargs, dict):
             return task, args, kwargs
-    raise EnqueueError(f"enqueue_many: {shown(job)} is not (task, [argument, …], {{name: argument, …}})")
+    raise EnqueueError(f"enqueue_many: {safe_repr(job)} is not (task, [argument, …], {{name: argument, …}})")

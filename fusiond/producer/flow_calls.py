@@ -13,7 +13,7 @@ from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.verbs import Verbs
 from fusiond.config.lint.suggest import listed, nearest
-from fusiond.enqueue_options import shown
+from fusiond.enqueue_options import safe_repr
 from fusiond.errors import BadArguments, UnknownTask
 from fusiond.flows.run_control import RunControl, RunRef
 from fusiond.flows.shapes import Shape
@@ -42,7 +42,7 @@ class FlowStarter:
         flows = self._catalogue.flows
         if name not in flows:
             known = nearest(str(name), flows, "known flows") if flows else "there are none"
-            raise UnknownTask(f"flow {shown(name)} is in no daemon's file; {known}")
+            raise UnknownTask(f"flow {safe_repr(name)} is in no daemon's file; {known}")
         return Shape.from_dict(flows[name])
 
 
@@ -53,4 +53,4 @@ def check_inputs(shape: Shape, inputs: Mapping[str, Any]) -> None:
         raise BadArguments(f"flow {shape.flow!r} needs the input {missing[0]!r}; its inputs are {listed(wanted)}")
     if strange := [each for each in inputs if each not in wanted]:
         known = nearest(strange[0], wanted, "its inputs") if wanted else "it has none"
-        raise BadArguments(f"flow {shape.flow!r} has no input {shown(strange[0])}; {known}")
+        raise BadArguments(f"flow {shape.flow!r} has no input {safe_repr(strange[0])}; {known}")

@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from fusiond.argument_values import by_name, names_to_bind, parameter_names, unique_key, values_of
 from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.records import NewJob, check_id
 from fusiond.broker.verbs import Verbs
-from fusiond.by import named, values_of, wanted
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK, Callback, callbacks_of, follow_text
 from fusiond.config.lint.suggest import listed, nearest
 from fusiond.config.model.on_end import URL
-from fusiond.enqueue_options import NO_OPTIONS, Options, dotted_path, encoded, shown, stored, text
+from fusiond.enqueue_options import NO_OPTIONS, Options, dotted_path, encoded, encoded_options, safe_repr, text
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
 from fusiond.job import id_of_key, new_id
 
@@ -52,7 +52,7 @@ class JobRef(NamedTuple):
         """The job of that full name. Raises ValueError for what is none."""
         queue, _, id_ = name.rpartition("/")
         if not queue or not id_:
-            raise ValueError(f"{name!r} is no full name of a job, which is queue/id")
+            raise ValueError(f"{name!r} is not a full name of a job, which is queue/id")
         return cls(queue, id_)
 
     @property
@@ -75,12 +75,14 @@ class _Declared(NamedTuple):
     limit_by: list[str] | None
     #: the callbacks of its jobs, as `callbacks.follow_text` gives them
     follow: str | None
+    #: the names of what calls pass by position, where they are to be passed by name
+    names: str
 
 
 def _wanted(task: str, unique: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
     """How the job of a call is unique. Raises BadArguments."""
     try:
-        return wanted(unique, args, kwargs)
+        return unique_key(unique, args, kwargs)
     except ValueError as error:
         raise BadArguments(f"task {task!r}: the call cannot be unique: {error}") from None
 
@@ -118,20 +120,18 @@ class JobMaker:
         # It may be served by now, or in another queue.
         return made if made[2] or age <= UNSERVED_AGE else None
 
-    def make_anew(self, options: Options, call: TaskCall) -> Plan[MadeJob]:
-        """The job of a call, by the catalogue as it is now. Raises EnqueueError."""
+    def reread_and_make(self, options: Options, call: TaskCall) -> Plan[MadeJob]:
+        """Read the catalogue again, and make the job by it. Raises EnqueueError."""
         yield from self._read_catalogue()
         return self._make(options, call)
 
     def _make(self, options: Options, call: TaskCall) -> MadeJob:
         task, args, kwargs = call
         name = task if isinstance(task, str) else self._name(task)
-        queue, priority, expires_ms, served, unique, limit_by, follow = self._defaults.get(name) or self._default(
-            name, task
-        )
-        if unique is not None or limit_by is not None:
-            by = [*(limit_by or ()), *filter(None, (unique or "").split(",")[3:])]
-            args, kwargs = named(by, str(self._catalogue.tasks[name].get("run")), args, kwargs)
+        known = self._defaults.get(name) or self._default(name, task)
+        queue, priority, expires_ms, served, unique, limit_by, follow, names = known
+        if names and args:
+            args, kwargs = by_name(names, args, kwargs)
         body = encoded(name, args, kwargs)
         if unique is not None:
             unique = _wanted(name, unique, args, kwargs)
@@ -141,7 +141,7 @@ class JobMaker:
             queue = self._queue(options, queue)
             priority = priority if options.priority is None else self._priority(options.priority)
             self._check_policy(options)
-            given = {"expires_ms": expires_ms} | stored(options)
+            given = {"expires_ms": expires_ms} | encoded_options(options)
             follow = self._follow(options, follow)
             job = NewJob(self._id(options, name), name, body, priority, **given, unique=unique, follow=follow)
             return queue, job, self._catalogue.serves(name, queue)
@@ -157,8 +157,12 @@ class JobMaker:
         queue, expires = declared["queue"], declared.get("expires")
         expires_ms = None if expires is None else round(expires * 1000)
         served = self._catalogue.serves(name, queue)
-        rest = [declared.get(key) for key in ("unique", "limit_by", "follow")]
-        found = _Declared(queue, int(declared["priority"]), expires_ms, served, *rest)
+        unique, limit_by, follow = declared.get("unique"), declared.get("limit_by"), declared.get("follow")
+        by = [*(limit_by or ()), *filter(None, (unique or "").split(",")[3:])]
+        names = self._catalogue.positional.get(name, "")
+        if by and not names:
+            names = names_to_bind(parameter_names(str(declared.get("run"))), by)
+        found = _Declared(queue, int(declared["priority"]), expires_ms, served, unique, limit_by, follow, names)
         return self._defaults.setdefault(name, found)
 
     def _read_catalogue(self) -> Plan[None]:
@@ -182,7 +186,7 @@ class JobMaker:
         tasks = self._catalogue.tasks
         if not tasks:
             raise UnknownTask(f"no daemon has declared any task under {self._broker.keys.namespace!r}; is one running?")
-        raise UnknownTask(f"task {shown(task)} is in no daemon's file; {nearest(str(task), tasks, 'known tasks')}")
+        raise UnknownTask(f"task {safe_repr(task)} is in no daemon's file; {nearest(str(task), tasks, 'known tasks')}")
 
     def _queue(self, options: Options, declared: str) -> str:
         if options.queue is None:
@@ -203,7 +207,7 @@ class JobMaker:
         number = self._catalogue.priorities.get(given) if isinstance(given, str) else given
         if not isinstance(number, int) or not 0 <= number <= 255:
             names = listed(self._catalogue.priorities)
-            raise EnqueueError(f"priority {shown(given)} is neither one of {names} nor a number from 0 to 255")
+            raise EnqueueError(f"priority {safe_repr(given)} is neither one of {names} nor a number from 0 to 255")
         return int(number)  # of a subclass, a bool: hiredis takes no other
 
     def _follow(self, options: Options, declared: str | None) -> str | None:
@@ -225,11 +229,11 @@ class JobMaker:
         except (AttributeError, ValueError):
             kind, target = "", ""
         if kind not in ("task", "webhook") or not isinstance(target, str):
-            raise EnqueueError(f'{key}: {shown(given)} is neither {{"task": NAME}} nor {{"webhook": URL}}')
+            raise EnqueueError(f'{key}: {safe_repr(given)} is neither {{"task": NAME}} nor {{"webhook": URL}}')
         if kind == "task":
             return self._target(target)
         if not re.fullmatch(URL.schema["pattern"], target) or len(target) > URL.schema["maxLength"]:
-            raise EnqueueError(f"{key}: {shown(target)} is no address such as https://ops.example.com/failed")
+            raise EnqueueError(f"{key}: {safe_repr(target)} is not an address such as https://ops.example.com/failed")
         if WEBHOOK_TASK not in self._catalogue.tasks:
             raise UnknownTask(f"{key}: no daemon's file serves the queue {CALLBACKS!r}, whose jobs call webhooks")
         return self._target(WEBHOOK_TASK) | {"url": target}

@@ -18,8 +18,8 @@ from fusiond.broker.verbs import Verbs
 from fusiond.enqueue_options import Options
 from fusiond.errors import BrokerError, JobCanceled, JobConflict, JobFailed, JobNotFound, ResultTimeout
 from fusiond.job import JobProgress, JobRecord, JobStatus
-from fusiond.loading_guard import refuse_while_loading
 from fusiond.producer.bulk import Bulk
+from fusiond.producer.loading_guard import refuse_while_loading
 from fusiond.producer.new_jobs import JobMaker, JobRef, with_trace
 from fusiond.producer.store import Store
 from fusiond.producer.tracing import traceparent
@@ -38,7 +38,7 @@ class Producer:
         """Store one job. Raises an EnqueueError, and stores nothing, if that cannot be."""
         refuse_while_loading()
         call = (task, args, kwargs)
-        queue, job, served = self._maker.make(options, call) or (yield from self._maker.make_anew(options, call))
+        queue, job, served = self._maker.make(options, call) or (yield from self._maker.reread_and_make(options, call))
         job = with_trace(job, traceparent())
         if not self.store.is_ready:
             yield from self.store.prepare()

@@ -80,7 +80,7 @@ class Store:
                         " a second job with the same arguments is refused"
                     )
                 existing[job.id] = reply.id
-            # That the same job was there already is no refusal.
+            # That the same job was there already is not a refusal.
             if reply == "conflict":
                 what = f"key {job.key!r}" if job.key else f"id {job.id}"
                 raise JobConflict(f"{what} is taken by a job with another task or other arguments")

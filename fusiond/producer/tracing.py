@@ -14,7 +14,7 @@ from fusiond.enqueue_options import TRACEPARENT
 
 
 def traceparent() -> str | None:
-    """The trace as W3C has it, `00-<trace>-<span>-<flags>`; None: there is none."""
+    """The W3C traceparent, `00-<trace>-<span>-<flags>`; None: there is none."""
     return _of_span() or (of_environment() if "FUSION_JOB_ID" in os.environ else None)
 
 

@@ -6,20 +6,16 @@ With `--publish-only` it is the publisher's.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import read_snapshot
-from fusiond.program import Link, run_program
+from fusiond.program import Link, parser_of, run_program
 from fusiond.schedule.scheduler import run
 
 # Made before the program is forked: otherwise each program would have half a megabyte copied for it.
-_PARSER = argparse.ArgumentParser(prog="fusiond.schedule")
-_PARSER.add_argument("--snapshot", type=Path, required=True)
-_PARSER.add_argument("--runtime", type=Path, required=True)
+_PARSER = parser_of("fusiond.schedule")
 _PARSER.add_argument("--publish-only", action="store_true")
 
 

@@ -48,7 +48,7 @@ class ComingTick:
 def next_tick(entry: CronEntry, after: int) -> int | None:
     """The first tick later than `after`, in epoch ms; None if there is none in the next 50 years."""
     if entry.every is not None:
-        interval = _interval(entry)
+        interval = max(1, round(entry.every * 1000))
         return (after // interval + 1) * interval
     at = _next_at(entry.schedule or "", entry.timezone, after // 1000)
     return None if at is None else at * 1000
@@ -89,10 +89,6 @@ def _ticks(entry: CronEntry, after: int) -> Iterator[int]:
     while tick is not None:
         yield tick
         tick = next_tick(entry, tick)
-
-
-def _interval(entry: CronEntry) -> int:
-    return max(1, round((entry.every or 0) * 1000))
 
 
 # --- wall-clock time; what follows counts in epoch seconds

@@ -1,13 +1,12 @@
 """
 Events of one daemon: reloads, and decisions about cron entries. They are noted at any time, and told in the next round.
 
-Until they are told, they are in the state directory (untold.py): a kill loses none. Where nothing can be written there,
-the newest ones are kept in the memory of this program.
+Until they are told, they are in the state directory (event_spool.py): a kill loses none. Where nothing can be written
+there, the newest ones are kept in the memory of this program.
 """
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections import deque
 from pathlib import Path
@@ -16,10 +15,8 @@ from typing import Any
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
-from fusiond.errors import BrokerError, BrokerUnavailable
-from fusiond.untold import UntoldEvents
-
-log = logging.getLogger(__name__)
+from fusiond.event_spool import EventSpool
+from fusiond.schedule.publishing import refusals_logged
 
 #: events that wait for Redis in memory
 _MOST = 1000
@@ -35,7 +32,7 @@ class DaemonEvents:
     def __init__(self, broker: Verbs, connection: AsyncConnection, daemon: str, state: Path) -> None:
         """`daemon`: its id; `state`: its state directory."""
         self._broker, self._connection, self._daemon = broker, connection, daemon
-        self._untold = UntoldEvents(state)
+        self._spool = EventSpool(state)
         #: what could not be written
         self._in_memory: deque[dict[str, Any]] = deque(maxlen=_MOST)
         #: whether somebody wants them
@@ -51,7 +48,7 @@ class DaemonEvents:
         name and value.
         """
         noted = {"event": event, "message": message, "about": about, "who": who, "once": list(once)}
-        if self.is_on and not self._untold.put(noted):
+        if self.is_on and not self._spool.put(noted):
             self._in_memory.append(noted)
 
     async def run_once(self) -> None:
@@ -59,11 +56,11 @@ class DaemonEvents:
         while self._in_memory:
             await self._tell(self._in_memory[0], "", 0)
             self._in_memory.popleft()
-        while found := self._untold.take():
+        while found := self._spool.take():
             name, noted = found
             if self.is_on:
-                await self._tell(noted, name, self._untold.age_ms(name))
-            self._untold.drop(name)
+                await self._tell(noted, name, self._spool.age_ms(name))
+            self._spool.drop(name)
 
     async def _tell(self, noted: dict[str, Any], name: str, age_ms: int) -> None:
         said = {letter: str(noted.get(key) or "") for letter, key in (("o", "about"), ("m", "message"))}
@@ -71,10 +68,6 @@ class DaemonEvents:
         words = [(letter, text[:_MESSAGE]) for letter, text in said.items() if text]
         once = tuple(map(str, noted.get("once") or ())) or (name and (f"untold {self._daemon}", name)) or ()
         who = str(noted.get("who") or "")
-        try:
+        with refusals_logged("an event was not told"):
             call = self._broker.tell(DAEMONS, str(noted.get("event")), who, words, once)  # type: ignore[arg-type]
             await self._connection.run(call)
-        except BrokerUnavailable:
-            raise
-        except BrokerError as error:
-            log.error("an event was not told: %s", error)  # noqa: TRY400 - one sentence

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from fusiond.argument_values import unique_key
 from fusiond.broker.ticks import CronState, DecidedTicks
-from fusiond.by import wanted
 from fusiond.config.model import CronEntry, Task
 from fusiond.flows.runs import new_fields
 from fusiond.flows.shapes import Shape
@@ -108,7 +108,7 @@ def decided_ticks(
     entry: CronEntry, task: Task, ticks: tuple[int, ...], shape: Shape | None = None, follow: str = ""
 ) -> DecidedTicks:
     """The ticks with the job, or the run of a flow of this shape, that each of them gets; `follow`: its callbacks."""
-    unique = wanted(task.unique.to_text(), entry.args, entry.kwargs) if task.unique else ""
+    unique = unique_key(task.unique.to_text(), entry.args, entry.kwargs) if task.unique else ""
     return DecidedTicks(
         entry=entry.name,
         queue=task.queue,

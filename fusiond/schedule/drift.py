@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
+from fusiond.broker.hosts.host_records import CronDeclaration, DeclaredEntry, FileInForce
 from fusiond.config.fields import default_of
 from fusiond.config.model import Config, CronEntry, Task
 from fusiond.config.units import written
@@ -69,7 +69,7 @@ def digest(entry: CronEntry, task: Task, shape: Shape | None = None) -> str:
     return _digest([_said(entry), task.queue, task.priority, task.expires, *unique, *flow])[:20]
 
 
-def declaration(entry: CronEntry, task: Task, shape: Shape | None = None) -> dict[str, object]:
+def declaration(entry: CronEntry, task: Task, shape: Shape | None = None) -> DeclaredEntry:
     """What the daemon publishes of an entry."""
     return {
         "task": entry.work,

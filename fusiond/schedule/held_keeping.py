@@ -129,6 +129,6 @@ def sentence(queue: str, held: HeldTask, fail_after: float | None = None) -> str
         why, remedy = f"its function loads nowhere: {held.error}", "put its function right"
     else:
         why = "no living worker group of the queue has the task"
-        remedy = "declare the task, or name it in the `aliases` of the task that has taken its place"
+        remedy = "declare the task, name it in the `aliases` of the task that has taken its place, or undo a drain"
     end = f"; they fail after {written(fail_after)}" if fail_after else ""
     return f"queue '{queue}': {jobs} held of task '{held.task}': {why}. To have them run, {remedy}{end}"

@@ -7,16 +7,16 @@ At most MOST jobs of a queue and status are looked at, so that a long backlog do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from fusiond.broker.call import Plan
+from fusiond.broker.call import Plan, together
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.plan import Plan as Change
 
 #: jobs of one queue and status that are looked at
 MOST: Final = 50_000
-_WAITING: Final = ("queued", "held", "scheduled", "deferred")
+#: of which `queued` has the held jobs, too
+_WAITING: Final = ("queued", "scheduled", "deferred")
 #: section → its sentence
 _SENTENCES: Final = {
     "tasks": "{jobs} for task {name!r}, which the file no longer has; name it in the `aliases` of the task that"
@@ -50,24 +50,21 @@ def left_jobs(verbs: Verbs, change: Change) -> Plan[list[LeftJobs]]:
     if not removed:
         return []
     queues = yield verbs.queues()
-    found = [*(yield from _in_queues(verbs, queues, removed.get("queues", ())))]
+    gone = [name for name in removed.get("queues", ()) if name in queues]
+    counts = yield from together([verbs.counts(name) for name in gone])
+    found = [LeftJobs("queues", name, each.waiting, is_least=False) for name, each in zip(gone, counts, strict=True)]
     names = [f"{section[0]}{name}" for section in ("tasks", "cron") for name in removed.get(section, ())]
     numbers: Counter[str] = Counter()
     is_least = False
     for queue in queues if names else ():
         for status in _WAITING:
-            for rank in range(0, MOST, 500):
-                read, *counted = yield verbs.waiting_for(queue, status, rank, names)
+            behind = b"-inf", b""
+            for _ in range(0, MOST, 500):
+                behind, counted = yield verbs.waiting_for(queue, status, behind, names)
                 numbers.update(dict(zip(names, counted, strict=True)))
-                if read < 500:
+                if not behind[0]:
                     break
             else:
                 is_least = True
     found += [LeftJobs("tasks" if name[0] == "t" else "cron", name[1:], numbers[name], is_least) for name in names]
     return [each for each in found if each.jobs]
-
-
-def _in_queues(verbs: Verbs, queues: Collection[str], removed: Collection[str]) -> Plan[Iterator[LeftJobs]]:
-    names = [name for name in removed if name in queues]
-    counts: list[Any] = (yield [verbs.counts(name) for name in names]) if names else []
-    return (LeftJobs("queues", name, each.waiting, is_least=False) for name, each in zip(names, counts, strict=True))

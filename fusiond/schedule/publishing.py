@@ -152,7 +152,7 @@ def refusals_logged(what: str) -> Iterator[None]:
     except BrokerUnavailable:
         raise
     except BrokerError as error:
-        log.error("%s: %s", what, error)  # noqa: TRY400 - one sentence
+        log.error("%s: %s", what, error)
 
 
 def catalogue(
@@ -169,25 +169,30 @@ def catalogue(
         ticks: whether the daemon ticks the entries of its file.
     """
     config = snapshot.config
+    # as worker groups have said: producers go on to know it while all of them restart
+    positional = config.to_name((yield from broker.catalogue()).positional)
     entries = config.cron if ticks else {}
-    return broker.publish_catalogue(
-        daemon,
-        snapshot.hash,
-        {
-            name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) not in (None, ())}
-            | ({"unique": task.unique.to_text()} if task.unique else {})
-            | ({"follow": follow} if (follow := follow_of(config, task)) else {})
-            for name, task in config.tasks.items()
-        },
-        priorities=config.priorities,
-        queues=config.queues,
-        cron={
-            name: drift.declaration(entry, config.work_of(entry), shape_of_entry(config, entry))
-            for name, entry in entries.items()
-        },
-        digests=drift.digests(config),
-        flows={name: dataclasses.asdict(shape_of(config, name)) for name in config.flows},
-        before=before,
+    return (
+        yield from broker.publish_catalogue(
+            daemon,
+            snapshot.hash,
+            {
+                name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) not in (None, ())}
+                | ({"unique": task.unique.to_text()} if task.unique else {})
+                | ({"follow": follow} if (follow := follow_of(config, task)) else {})
+                | ({"positional": names} if (names := positional.get(name)) else {})
+                for name, task in config.tasks.items()
+            },
+            priorities=config.priorities,
+            queues=config.queues,
+            cron={
+                name: drift.declaration(entry, config.work_of(entry), shape_of_entry(config, entry))
+                for name, entry in entries.items()
+            },
+            digests=drift.digests(config),
+            flows={name: dataclasses.asdict(shape_of(config, name)) for name in config.flows},
+            before=before,
+        )
     )
 
 

@@ -8,7 +8,7 @@ The scheduler's program: one in each daemon, none of them a leader.
 5. obey     apply: publish the new snapshot. SIGTERM, SIGINT and the death of the supervisor end it at once: ticks
             that were not decided are still due for the next scheduler
 
-While Redis is away it tries again without end, and then publishes everything anew. A daemon whose scheduler runs on
+While Redis is away it tries again without end, and then publishes everything again. A daemon whose scheduler runs on
 another host (`--only`) has a publisher in its place, which does 1, 4 and 5.
 """
 
@@ -17,22 +17,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from fusiond import hook, logs
 from fusiond.broker import script
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage, retrying, trouble
 from fusiond.broker.verbs import Verbs
-from fusiond.config.accepted.plan import Plan as Change
-from fusiond.config.accepted.plan import compare
+from fusiond.config.accepted.plan import Effects, effects
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
-from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.link_messages import Apply, Command
+from fusiond.program import Link, wait_until_set
 from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
 from fusiond.schedule.held_keeping import HeldTaskKeeper
@@ -45,8 +43,9 @@ log = logging.getLogger(__name__)
 
 #: characters of what the supervisor is told
 _MOST_WORDS = 4000
-#: sentences about removed names for one reload
+#: sentences for one reload about queues that nothing serves, and about removed names
 _MOST_LEFT = 10
+_UNSERVED = "no worker group serves queue '{}': its jobs wait for ever; add it to the queues of a group"
 
 
 async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = True) -> None:
@@ -59,13 +58,7 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
     scheduler = Scheduler(snapshot, link, runtime, ticks=ticks)
     serving = asyncio.create_task(scheduler.serve())
 
-    def end() -> None:
-        serving.cancel()
-
-    on_failed_callback(end)
-    link.start(scheduler.on_command, end, scheduler.trouble)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
+    link.end_by(serving.cancel, scheduler.on_command, scheduler.trouble)
     try:
         # Unlike `await serving`, this tells a cancel of `serving` from a cancel of our own.
         await asyncio.wait([serving])
@@ -96,9 +89,9 @@ class Scheduler:
         self._held = HeldTaskKeeper(broker, connection, snapshot.config, rand, self._warn)
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
-        self._unanswered: list[dict[str, Any]] = []
+        self._unanswered: list[Apply] = []
         #: what these have changed
-        self._changes: list[Change] = []
+        self._changes: list[Effects] = []
         self._config = snapshot.config
         self._ready = self._ended = False
 
@@ -114,11 +107,11 @@ class Scheduler:
                     raise
                 if not failures:
                     lost_at = time.monotonic()
-                    log.error("%s", retrying(error))  # noqa: TRY400 - one sentence
+                    log.error("%s", retrying(error))
                 failures += 1
                 self.publisher.start_over()
                 self._ticker.look_at_all()
-                self._answer()
+                await self._answer(is_away=True)
                 await self._outage.wait(failures, self._changed)
             else:
                 if failures:
@@ -140,23 +133,23 @@ class Scheduler:
             raise asyncio.CancelledError
         return found
 
-    def on_command(self, command: dict[str, Any]) -> None:
+    def on_command(self, command: Command) -> None:
         """Handle a command of the supervisor."""
-        if command.get("do") == "apply":
+        if command["do"] == "apply":
             self._apply(command)
-        elif command.get("do") == "tell":
-            if command.get("event"):
-                self._events.note(command["event"], command["message"], who=command["who"])
+        elif command["do"] == "tell":
+            if event := command.get("event"):
+                self._events.note(**event)
             self._changed.set()
 
-    def _apply(self, command: dict[str, Any]) -> None:
+    def _apply(self, command: Apply) -> None:
         """Take over a new snapshot; the answer follows once producers can see it, or Redis is away."""
         try:
             snapshot = read_snapshot(command["snapshot"])
         except ConfigError as error:
-            log.error("%s", error)  # noqa: TRY400 - one sentence
+            log.error("%s", error)
             return
-        self._changes.append(compare(self._config, snapshot.config))
+        self._changes.append(effects(self._config, snapshot.config))
         self._config = snapshot.config
         self.publisher.set_snapshot(snapshot)
         self._ticker.set_config(snapshot.config)
@@ -168,26 +161,23 @@ class Scheduler:
         self._changed.set()
 
     def _warn(self, reason: str) -> None:
-        self._link.say(**{"is": "warning", "reason": reason[:_MOST_WORDS]})
+        self._link.say({"is": "warning", "reason": reason[:_MOST_WORDS]})
 
-    def _answer(self) -> None:
-        self._say_applied(self._unanswered)
-        self._unanswered, self._changes = [], []
+    async def _answer(self, *, is_away: bool = False) -> None:
+        """
+        Answer, and say which queues nothing serves now, and which jobs wait for what was removed.
 
-    def _say_applied(self, commands: list[dict[str, Any]], left: list[str] | None = None) -> None:
-        for command in commands:
-            self._link.say(**{"is": "applied", "generation": command["generation"]}, **({"left": left} if left else {}))
-
-    async def _answer_with_left(self) -> None:
-        """Answer, and say which jobs wait for what was removed. A command that comes later waits for its snapshot."""
+        A command that comes later waits for its snapshot. `is_away`: Redis is, so that no job can be counted.
+        """
         commands, self._unanswered, changes, self._changes = self._unanswered, [], self._changes, []
-        left: list[str] = []
+        left = [_UNSERVED.format(queue) for change in changes for queue in change.unserved]
         try:
-            for change in changes:
-                left += [each.message for each in await self._connection.run(left_jobs(self._broker, change))]
+            for change in () if is_away else changes:
+                left += [each.message for each in await self._connection.run(left_jobs(self._broker, change.plan))]
         except BrokerError as error:
             log.debug("what waits for what was removed was not counted: %s", error)
-        self._say_applied(commands, left[:_MOST_LEFT])
+        for command in commands:
+            self._link.say({"is": "applied", "generation": command["generation"], "left": left[:_MOST_LEFT]})
 
     async def run_once(self) -> None:
         """Do what is due. Raises BrokerUnavailable or BrokerUnfit."""
@@ -203,10 +193,10 @@ class Scheduler:
             await self._events.run_once()
 
     async def _on_published(self) -> None:
-        await self._answer_with_left()
+        await self._answer()
         if not self._ready:
             self._ready = True
-            self._link.say(**{"is": "ready"})
+            self._link.say({"is": "ready"})
         if self.publisher.published:
             self._ticker.generation = self.publisher.published.generation
         if self._ticks:

@@ -2,10 +2,10 @@
 Sweep: the housekeeping that no other operation does.
 
 1. list     the queues about once a minute, each daemon at a moment of its own
-2. move on  the jobs whose move to another queue was interrupted, and what the queue's outbox has for others
-3. rescue   the jobs whose lease had expired before the last sweep: no dispatcher claims from their queue
+2. rescue   the jobs whose lease had expired before the last sweep: no dispatcher claims from their queue
+3. deliver  what the queue's outbox has for other queues
 4. sweep    each queue in a bounded number of steps, one round trip each; the next sweep goes on from there. Only
-            jobs that are to be placed anew, since `fair_by` has changed, are not left to it
+            jobs that are to be placed again, since `fair_by` has changed, are not left to it
 
 Each daemon sweeps: a step that another daemon has done finds nothing to do.
 """
@@ -18,11 +18,12 @@ import time
 from collections import deque
 from random import Random
 
-from fusiond.broker import chores
+from fusiond.broker import reclaimed
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
-from fusiond.flows.run_control import carry
+from fusiond.flows.lost_jobs import end_lost_jobs
+from fusiond.flows.run_control import deliver_outbox
 
 log = logging.getLogger(__name__)
 
@@ -62,15 +63,14 @@ class Sweeper:
             self._todo.extend((queue, STEPS) for queue in await self._connection.run(self._broker.queues()))
 
     async def _step(self, queue: str, steps: int) -> None:
-        if steps == STEPS:
-            await self._finish_moves(queue)
         cursor = self._cursors.get(queue, 0)
         swept = await self._connection.run(self._broker.sweep(queue, cursor=cursor, limit=LIMIT))
         if swept.mended:
             log.warning("queue '%s': jobs that were in no set and are in one again: %d", queue, swept.mended)
         if steps == STEPS:
             await self._rescue(queue, swept.expired)
-            await self._connection.run(carry(self._broker, queue, advance=True))
+            await self._connection.run(end_lost_jobs(self._broker, queue, self._rand))
+            await self._connection.run(deliver_outbox(self._broker, queue, advance=True))
         self._cursors[queue] = swept.cursor
         if swept.placing or (steps > 1 and (swept.cursor or swept.trimmed >= LIMIT)):
             self._todo.append((queue, max(1, steps - 1)))
@@ -84,17 +84,5 @@ class Sweeper:
         else:
             for _ in range(min(STEPS, math.ceil(expired / RESCUED))):
                 claim = await self._connection.run(self._broker.rescue(queue))
-                await chores.tell(self._broker, self._connection, self.config, [(queue, claim.chores)])
+                await reclaimed.log_reclaimed(self._broker, self._connection, self.config, [(queue, claim.reclaimed)])
             log.warning("queue '%s': expired leases whose jobs no worker had rescued: %d", queue, expired)
-
-    async def _finish_moves(self, queue: str) -> None:
-        moved, taken = await self._connection.run(self._broker.finish_moves(queue))
-        arrived = await self._connection.run(self._broker.finish_arrivals(queue))
-        if moved or arrived:
-            log.warning("queue '%s': jobs whose move to another queue was completed: %d", queue, moved + arrived)
-        if taken:
-            log.warning(
-                "queue '%s': jobs that were not moved, since the other queue has jobs with their ids: %d",
-                queue,
-                len(taken),
-            )

@@ -20,23 +20,17 @@ def nobody(*_: object, **__: object) -> None:
     """Where nobody wants events."""
 
 
-def decided(entry: CronEntry, decision: Decision) -> None:
-    """Which ticks get no job by a decision of this daemon."""
+def decided(entry: CronEntry, decision: Decision, note: Note) -> None:
+    """Which ticks get no job by a decision of this daemon. Redis tells that a queue has refused the job of a tick."""
     fields = _fields(entry.name, entry.work, decision.last)
     if decision.word == "suspended":
         log.debug("suspended", extra=fields)
     if decision.word == "overlap":
         log.warning("passed over: the job of the last tick has not ended", extra=fields)
+        note("cron.skipped", "overlap: the job of the last tick has not ended", about=entry.name)
     if decision.missed is not None:
         missed = _fields(entry.name, entry.work, decision.missed)
         log.warning("missed, and given up: this tick and those before it", extra=missed)
-
-
-def tell_skipped(entry: CronEntry, decision: Decision, note: Note) -> None:
-    """The same as events. That a queue has refused the job of a tick is told by Redis."""
-    if decision.word == "overlap":
-        note("cron.skipped", "overlap: the job of the last tick has not ended", about=entry.name)
-    if decision.missed is not None:
         note("cron.skipped", "deadline: this tick and those before it were missed", about=entry.name)
 
 

@@ -28,7 +28,7 @@ from fusiond.broker.ticks import DecidedTicks
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable, JobNotFound
-from fusiond.flows.run_control import RunControl, RunRef, carry
+from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
 from fusiond.schedule import drift, tick_log
 from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap
 from fusiond.schedule.overdue import OverdueLog
@@ -91,7 +91,7 @@ class Ticker:
         Tidy up the entries that are not in this file. Raises BrokerError.
 
         1. finish ticks that were decided and are not confirmed: maybe no file has their entry any more
-        2. forget when an entry that no file has was first seen: if it is added again, it begins anew
+        2. forget when an entry that no file has was first seen: if it is added again, it starts over
         """
         # The states come before the declarations. A daemon publishes an entry and then writes its state: either the
         # entry is seen here, or its state is changed after it was read, and the write is refused.
@@ -128,7 +128,7 @@ class Ticker:
         for queue in {_decided(each).queue for each, _ in ticked if _decided(each).run}:
             # What is refused there is looked after later, and must not keep other entries from their ticks.
             with refusals_logged(f"queue '{queue}': a run of a flow was not begun at once"):
-                await self._connection.run(carry(self._broker, queue, advance=True))
+                await self._connection.run(deliver_outbox(self._broker, queue, advance=True))
 
     async def _declare(self, undeclared: Sequence[WatchedEntry]) -> None:
         """Have entries tick as this file says, unless another living daemon has a newer file that says otherwise."""
@@ -257,8 +257,7 @@ class Ticker:
         for each, version in await self._ask(judged, map(self._write_decision, judged)):
             if version is None:
                 continue  # another daemon was first
-            tick_log.decided(each.entry, each.decision)
-            tick_log.tell_skipped(each.entry, each.decision, self._note)
+            tick_log.decided(each.entry, each.decision, self._note)
             if each.decision.ticks:
                 ticks = decided_ticks(each.entry, each.task, each.decision.ticks, each.shape, each.follow)
                 each.state = replace(each.state, version=version, decided=ticks)

@@ -95,7 +95,7 @@ def is_usable(entry: CronEntry) -> bool:
     try:
         cron.next_tick(entry, 0)
     except (ValueError, KeyError, OSError) as error:
-        log.error("cron entry '%s' does not tick on this host: %s", entry.name, error)  # noqa: TRY400 - one sentence
+        log.error("cron entry '%s' does not tick on this host: %s", entry.name, error)
         return False
     return True
 

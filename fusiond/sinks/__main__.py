@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import read_snapshot
-from fusiond.program import Link, run_program
+from fusiond.program import Link, parser_of, run_program
 
 
 def main(link: Link) -> int:
     """Deliver until told to end; returns the exit status. Raises FusionError."""
-    parser = argparse.ArgumentParser(prog="fusiond.sinks")
-    parser.add_argument("--snapshot", type=Path, required=True)
-    parser.add_argument("--runtime", type=Path, required=True)
+    parser = parser_of("fusiond.sinks")
     parser.add_argument("--sink", required=True)
     arguments = parser.parse_args()
     snapshot = read_snapshot(arguments.snapshot)

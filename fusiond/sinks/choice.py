@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusiond.config.model.event_log import Sink
 from fusiond.errors import FusionError
-from fusiond.extras import not_installed
+from fusiond.installed import not_installed
 from fusiond.sinks.outlets import Outlet
 
 

@@ -6,15 +6,14 @@ import asyncio
 import json
 import logging
 import random
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from fusiond import logs
 from fusiond.broker.event_reading import Cursors, Wanted
 from fusiond.broker.event_records import DAEMONS, Event
+from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage, retrying
 from fusiond.broker.verbs import Verbs
@@ -22,8 +21,9 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
+from fusiond.link_messages import Apply, Command
 from fusiond.masking import Secret, masked_event, without_url
-from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.program import Link, wait_until_set
 from fusiond.sinks.choice import outlet
 from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
 
@@ -48,11 +48,8 @@ _SLOW = 60.0
 async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
     """Deliver until told to end. Raises FusionError: it cannot begin."""
     delivery = Delivery(snapshot, name, link, runtime)
-    on_failed_callback(delivery.end)
-    link.start(delivery.on_command, delivery.end)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, delivery.end)
-    link.say(**{"is": "ready"})
+    link.end_by(delivery.end, delivery.on_command)
+    link.say({"is": "ready"})
     await delivery.serve()
 
 
@@ -71,8 +68,8 @@ class Delivery:
         #: how far the streams are read; None: another daemon delivers, as far as is known
         self._cursors: Cursors | None = None
         self._streams: list[str] = []
-        #: task → its secret arguments, of any daemon's file
-        self._secret: Secret = {}
+        #: what the files of all daemons declare
+        self._catalogue = NO_CATALOGUE
         #: monotonic s
         self._held_at = self._listed_at = 0.0
         self._failures = 0
@@ -89,7 +86,9 @@ class Delivery:
         #: of which only the host is told: the rest may have come from a variable
         self._url = sink.url or ""
         self._outlet, self._wanted = outlet(sink), Wanted(sink.only).accepts
-        self._own_secret = {name: task.secret for name, task in config.tasks.items() if task.secret}
+        self._own_secret = {name: task.secret for name, task in config.tasks.items()}
+        #: task → its secret arguments, of any daemon's file
+        self._secret: Secret = self._catalogue.secret(self._own_secret)
         self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
 
     def end(self) -> None:
@@ -97,25 +96,25 @@ class Delivery:
         self._ending = True
         self._changed.set()
 
-    def on_command(self, command: dict[str, Any]) -> None:
+    def on_command(self, command: Command) -> None:
         """Handle a command of the supervisor."""
-        if command.get("do") == "drain":
+        if command["do"] == "drain":
             self.end()
-        elif command.get("do") == "apply":
+        elif command["do"] == "apply":
             self._apply(command)
 
-    def _apply(self, command: dict[str, Any]) -> None:
+    def _apply(self, command: Apply) -> None:
         try:
             config = read_snapshot(command["snapshot"]).config
         except ConfigError as error:
-            log.error("%s", error)  # noqa: TRY400 - one sentence
+            log.error("%s", error)
             return
         logs.set_level(config.logging.level)
         # A file without this sink comes when its program is told to end.
         if config.events is not None and self._name in config.events.sinks:
             self._next_config = config
             self._changed.set()
-        self._link.say(**{"is": "applied", "generation": command["generation"]})
+        self._link.say({"is": "applied", "generation": command["generation"]})
 
     async def serve(self) -> None:
         """Deliver until `end`."""
@@ -127,7 +126,7 @@ class Delivery:
                 failures = 0
             except BrokerError as error:
                 if not failures:
-                    log.error("%s", retrying(error))  # noqa: TRY400 - one sentence
+                    log.error("%s", retrying(error))
                 failures += 1
                 self._cursors = None
                 await self._outage.wait(failures, self._changed)
@@ -177,7 +176,8 @@ class Delivery:
     async def _list(self) -> None:
         """Read the names of the queues; and forget how far a stream is read that has become shorter."""
         self._streams = [*await self._connection.run(self._verbs.queues()), DAEMONS]
-        self._secret = (await self._connection.run(self._verbs.catalogue())).secret
+        self._catalogue = await self._connection.run(self._verbs.catalogue(self._catalogue))
+        self._secret = self._catalogue.secret(self._own_secret)
         read = self._cursors.read if self._cursors is not None else {}
         for stream in [stream for stream in self._streams if read.get(stream)]:
             page = await self._connection.run(self._verbs.events_before(stream, None, 1))
@@ -224,7 +224,7 @@ class Delivery:
                 if error.refused:
                     self._refused += len(error.refused)
                     # one sentence, no traceback
-                    log.error("%d events were refused and are set aside: %s", len(error.refused), error.refused[0])  # noqa: TRY400
+                    log.error("%d events were refused and are set aside: %s", len(error.refused), error.refused[0])
                 if error.left is not None and len(error.left) < len(documents):
                     await self._note_progress()
                     documents = list(error.left)
@@ -310,7 +310,7 @@ class Delivery:
             self._use(config)
 
     def _document(self, event: Event) -> Document:
-        document = masked_event(event.document(), {**self._secret, **self._own_secret})
+        document = masked_event(event.document(), self._secret)
         if event.task and "task_type" not in document and event.task in self._tags:
             document["task_type"] = self._tags[event.task]
         text = json.dumps(document, ensure_ascii=False)

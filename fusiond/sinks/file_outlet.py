@@ -1,4 +1,4 @@
-"""A file with one event in each line, as JSON. It may be rotated: a file that was renamed or removed is opened anew."""
+"""A file with one event in each line, as JSON. It may be rotated: if it was renamed or removed, a new one is begun."""
 
 from __future__ import annotations
 

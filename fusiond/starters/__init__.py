@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from fusiond import __version__
-from fusiond.shipped import shipped
+from fusiond.installed import shipped
 
 #: the program in the units as they ship
 _PROGRAM: Final = "/opt/fusiond/bin/fusiond"

@@ -26,7 +26,6 @@ from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
 from fusiond.config.accepted.snapshot import Snapshot
-from fusiond.config.model import Config
 from fusiond.supervise.code_watcher import CODE_WATCHER, CodeWatcher
 from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.notify import Notify
@@ -98,7 +97,9 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
             return
         accepted = self.processes.accepted.config
         if self.watcher.fired():
-            self._look(accepted)
+            self.releases.look()
+            if accepted.watch:
+                self.reloads.look()
         if self.code_watcher and (groups := self.code_watcher.changed(accepted.workers)):
             self.reloads.ask(Request(CODE_WATCHER, code=groups))
         # Before the step: if the file has changed as well, both are one reload. After it: a reload may have ended.
@@ -128,12 +129,6 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
                 process.end()
 
     # ---- own
-
-    def _look(self, accepted: Config) -> None:
-        """What is watched may have changed."""
-        self.releases.look()
-        if accepted.watch:
-            self.reloads.look()
 
     def _ask_for_releases(self) -> None:
         if not self.reloads.busy and (request := self.releases.request(self.reloads.last)):

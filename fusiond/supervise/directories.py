@@ -56,7 +56,7 @@ def make_private(directory: Path, *, open_to_others: bool = False) -> None:
 
 @contextlib.contextmanager
 def writing_to(state: Path) -> Iterator[None]:
-    """Raises FusionError for an OSError in the block: a full or failing disk is no mistake in the code."""
+    """Raises FusionError for an OSError in the block: a full or failing disk is not a mistake in the code."""
     try:
         yield
     except OSError as error:

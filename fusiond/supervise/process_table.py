@@ -22,7 +22,10 @@ from typing import Any
 from supervisor.states import ProcessStates as State
 
 from fusiond.config.accepted.snapshot import Snapshot
+from fusiond.config.model import serves
 from fusiond.config.release_marks import in_words, marks
+from fusiond.event_spool import EventSpool
+from fusiond.link_messages import Apply, DaemonEvent
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
@@ -37,7 +40,6 @@ from fusiond.supervise.wanted_programs import (
     part_of,
     wanted_programs,
 )
-from fusiond.untold import UntoldEvents
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +57,7 @@ class ProcessTable:
         self, options: DaemonOptions, groups: Callable[[], Mapping[str, Any]], accepted: Snapshot, run: RunOptions
     ) -> None:
         self._options, self._groups, self.run = options, groups, run
-        self._untold = UntoldEvents(run.state)
+        self._spool = EventSpool(run.state)
         #: who has told the groups of this host to claim nothing, and since when, in epoch seconds; None: they claim
         self.drained: dict[str, Any] | None = None
         self.accept(accepted, {part_of(name): accepted.generation for name in accepted.config.workers})
@@ -108,6 +110,12 @@ class ProcessTable:
             self.tell_event("drain.ended", "the worker groups of this host claim again", who)
         self.reconcile()
 
+    def drained_queues(self) -> list[str]:
+        """The queues from which the groups of this host would claim, if it were not drained; none, if it is not."""
+        config, parts = self.accepted.config, {program.part for program in self.wanted.values()}
+        groups = [group for name, group in config.workers.items() if self.drained and part_of(name) in parts]
+        return [queue for queue in config.queues if any(serves(group.queues, queue) for group in groups)]
+
     def add(self, program: Program, *, trial: bool = False) -> Process:
         """A process for the program; supervisor's loop starts it."""
         group = self._groups()[program.name.partition(":")[0]]
@@ -143,11 +151,11 @@ class ProcessTable:
         """Have the program that publishes tell an event, whenever it runs: this process does not know Redis."""
         if self.accepted.config.events is None:
             return
-        noted = {"event": event, "message": message[:1000], "who": who}
-        is_kept = self._untold.put(noted)
+        noted: DaemonEvent = {"event": event, "message": message[:1000], "who": who}
+        is_kept = self._spool.put(noted)
         program = self.serving(SCHEDULER) or self.serving(PUBLISHER)
         if program is not None:
-            program.say(do="tell", **({} if is_kept else noted))
+            program.say({"do": "tell"} if is_kept else {"do": "tell", "event": noted})
 
     def settled(self) -> bool:
         """Whether each wanted program is ready, cannot be, or was stopped by an operator."""
@@ -217,13 +225,14 @@ class ProcessTable:
 
     def _tell_one(self, process: Process) -> None:
         newest = self.accepted.generation
-        if process.told < newest and process.say(do="apply", snapshot=str(self.accepted.path), generation=newest):
+        apply: Apply = {"do": "apply", "snapshot": str(self.accepted.path), "generation": newest}
+        if process.told < newest and process.say(apply):
             process.told = newest
         left = self._slots_of_predecessors(process.program.part) if process.program.slots else 0
-        if left != process.left and process.say(do="leave", slots=left):
+        if left != process.left and process.say({"do": "leave", "slots": left}):
             process.left = left
         # After `leave`, so that the two together never run more jobs than the group may.
-        if process.held and process.left == left and process.say(do="go"):
+        if process.held and not process.stopped_by_operator and process.left == left and process.say({"do": "go"}):
             process.held = False
 
     def _slots_of_predecessors(self, part: str) -> int:

@@ -72,7 +72,7 @@ class Releases:
         first, paths = next((words, group.reload_on) for words, group in groups.values())
         together = [name for name, (_, group) in groups.items() if group.reload_on == paths]
         self._asked |= {name: self._of(paths) for name in together}
-        log.info("%s: loading the code of %s anew", first, ", ".join(together))
+        log.info("%s: loading the code of %s again", first, ", ".join(together))
         return Request(RELEASE_WATCHER, code=frozenset(together))
 
     def _to_ask(self) -> dict[str, tuple[str, WorkerGroup]]:

@@ -19,7 +19,7 @@ from fusiond.errors import ConfigError
 from fusiond.redis_server import OLDEST, Server
 
 
-class NoServer(ConfigError):  # noqa: N818 - it says what is wrong
+class NoServer(ConfigError):
     """There is no server, or none that can read the data. To try again does not help."""
 
 

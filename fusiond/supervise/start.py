@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fusiond import hook, logs, paths, pointers
+from fusiond import hook, logs, paths
 from fusiond.config.accepted import history
 from fusiond.config.accepted import snapshot as snapshots
 from fusiond.config.accepted.plan import compare
@@ -36,6 +36,7 @@ from fusiond.config.lint.reports import as_text
 from fusiond.config.model import Config
 from fusiond.errors import ConfigError, FusionError
 from fusiond.identity import daemon_id
+from fusiond.locate import pointers
 from fusiond.program import EX_CONFIG
 from fusiond.supervise import directories
 from fusiond.supervise.daemon import Daemon
@@ -183,7 +184,7 @@ def _accept(state: Path, source: Path, config: Config, digest: str) -> Snapshot:
         running = read_snapshot(current)
     except ConfigError as error:
         if isinstance(error.__cause__, ValueError):
-            print(f"fusiond: warning: {current} is damaged ({error.__cause__}); it is written anew", file=sys.stderr)
+            print(f"fusiond: warning: {current} is damaged ({error.__cause__}); it is written again", file=sys.stderr)
             current.unlink()  # it must not become the last good one
     else:
         # After a rollback the file still says what was rolled back; a restart does not undo it.

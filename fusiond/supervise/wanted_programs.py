@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fusiond import paths
@@ -115,15 +116,21 @@ def wanted_programs(snapshot: Snapshot, generations: Mapping[str, int], options:
     """
     config = snapshot.config
     found = [_redis(snapshot, options)] if config.broker.url == "embedded" else []
-    found.append(_scheduler(snapshot, options))
+    of = partial(_of_module, snapshot, options)
+    if options.runs(SCHEDULER):
+        found.append(of(SCHEDULER_MODULE, SCHEDULER, STOP_SCHEDULER))
+    else:
+        # Another host runs the cron entries then, but producers must still know the tasks of this host.
+        found.append(of(SCHEDULER_MODULE, PUBLISHER, STOP_SCHEDULER, "--publish-only"))
     if config.web is not None and options.runs(WEB):
-        found.append(_web(snapshot, options))
-    found += [_sink(snapshot, name, options) for name in sinks_of(config) if options.runs(f"{SINK}:{name}")]
-    found += [
-        _worker(snapshot, group, generations[part_of(group.name)], options)
-        for group in config.workers.values()
-        if options.runs(group.name) and options.is_host_of(group)
-    ]
+        found.append(of(WEB_MODULE, WEB, STOP_WEB))
+    sinks = [(f"{SINK}:{name}", name) for name in sinks_of(config)]
+    found += [of(SINK_MODULE, part, STOP_SINK, "--sink", name) for part, name in sinks if options.runs(part)]
+    for group in config.workers.values():
+        if options.runs(group.name) and options.is_host_of(group):
+            part, stop = part_of(group.name), group.drain_timeout + SETTLE
+            name = f"{part}@{generations[part]}"
+            found.append(of(WORKER_MODULE, part, stop, "--group", group.name, name=name, slots=group.slots))
     return {program.name: program for program in found}
 
 
@@ -143,33 +150,6 @@ def _redis(snapshot: Snapshot, options: RunOptions) -> Program:
     return Program(REDIS, REDIS, entry, command, arguments, snapshot.generation, STOP_REDIS, tail)
 
 
-def _scheduler(snapshot: Snapshot, options: RunOptions) -> Program:
-    """
-    The scheduler; where `--only` leaves it out, a program that only publishes the tasks.
-
-    Another host runs the cron entries then, but producers must still know the tasks of this host.
-    """
-    ticks = options.runs(SCHEDULER)
-    name = SCHEDULER if ticks else PUBLISHER
-    arguments = (*_where(snapshot, options), *(() if ticks else ("--publish-only",)))
-    tail = paths.tail_file(options.state, name)
-    return Program(name, name, *_run(SCHEDULER_MODULE), arguments, snapshot.generation, STOP_SCHEDULER, tail)
-
-
-def _web(snapshot: Snapshot, options: RunOptions) -> Program:
-    tail = paths.tail_file(options.state, WEB)
-    return Program(WEB, WEB, *_run(WEB_MODULE), _where(snapshot, options), snapshot.generation, STOP_WEB, tail)
-
-
-def _worker(snapshot: Snapshot, group: WorkerGroup, generation: int, options: RunOptions) -> Program:
-    part = part_of(group.name)
-    name = f"{part}@{generation}"
-    arguments = (*_where(snapshot, options), "--group", group.name)
-    stop, tail = group.drain_timeout + SETTLE, paths.tail_file(options.state, name)
-    run = _run(WORKER_MODULE)
-    return Program(name, part, *run, arguments, snapshot.generation, stop, tail, slots=group.slots)
-
-
 def sinks_of(config: Config) -> tuple[str, ...]:
     """The names of the sinks."""
     return tuple(config.events.sinks) if config.events else ()
@@ -180,21 +160,17 @@ def is_sink(program: Program) -> bool:
     return program.part.startswith(f"{SINK}:")
 
 
-def _sink(snapshot: Snapshot, name: str, options: RunOptions) -> Program:
-    part = f"{SINK}:{name}"
-    arguments = (*_where(snapshot, options), "--sink", name)
-    tail = paths.tail_file(options.state, part)
-    return Program(part, part, *_run(SINK_MODULE), arguments, snapshot.generation, STOP_SINK, tail)
-
-
-def _run(module: str) -> tuple[str, tuple[str, ...]]:
+def _of_module(
+    snapshot: Snapshot, options: RunOptions, module: str, part: str, stop: float, *more: str, name: str = "",
+    slots: int = 0,
+) -> Program:  # fmt: skip
     """
-    The entry point and the command of a module that `python -m` runs.
+    The program of a module that `python -m` runs; `more`: arguments of its own.
 
     With -P, a file in the working directory, which may be a user's, never shadows a module.
     """
-    return f"{module}:entry_point", (sys.executable, "-P", "-m", module)
-
-
-def _where(snapshot: Snapshot, options: RunOptions) -> tuple[str, ...]:
-    return ("--snapshot", str(snapshot.path), "--runtime", str(options.runtime))
+    name = name or part
+    entry, command = f"{module}:entry_point", (sys.executable, "-P", "-m", module)
+    arguments = ("--snapshot", str(snapshot.path), "--runtime", str(options.runtime), *more)
+    tail = paths.tail_file(options.state, name)
+    return Program(name, part, entry, command, arguments, snapshot.generation, stop, tail, slots)

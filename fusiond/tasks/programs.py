@@ -23,7 +23,7 @@ KEPT = 32 * 1024
 _CHUNK = 64 * 1024
 
 
-class CommandFailed(Exception):  # noqa: N818 - as one says it
+class CommandFailed(Exception):
     """
     The program ended with another status than 0.
 
@@ -43,7 +43,7 @@ def command(
     argv: Sequence[str],
     *,
     timeout: float | None = None,
-    input: str | None = None,  # noqa: A002 - as subprocess.run calls it
+    input: str | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> dict[str, Any]:

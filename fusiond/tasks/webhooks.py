@@ -35,7 +35,7 @@ _WORTH_A_RETRY = frozenset({408, 425, 429})
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
-class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
+class WebhookUnavailable(ConnectionError):
     """
     The host was not reached, or answered that it cannot serve now: the standard policy tries again.
 
@@ -46,7 +46,7 @@ class WebhookUnavailable(ConnectionError):  # noqa: N818 - as one says it
     retry_after: float | None = None
 
 
-class WebhookRefused(Exception):  # noqa: N818
+class WebhookRefused(Exception):
     """The URL is not allowed, or the host refused the request: another attempt would not help."""
 
     #: that the host answered; 0: it was not asked, or the connection was refused here

@@ -35,8 +35,8 @@ from fusiond.config.accepted import snapshot
 from fusiond.config.endpoints import with_namespace
 from fusiond.config.model import Broker, Config, Control, Logging, WorkerGroup
 from fusiond.errors import BrokerUnavailable, ControlError, FusionError
-from fusiond.find_broker import of_url
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
+from fusiond.locate.find_broker import of_url
 from fusiond.testing.emptying import empty, is_idle
 from fusiond.testing.file_under_test import read
 from fusiond.testing.redirection import PARTS, redirected
@@ -117,7 +117,7 @@ class EmbeddedDaemon:
             time.sleep(0.01)
 
     def _is_idle(self) -> bool:
-        with contextlib.suppress(BrokerUnavailable):  # its Redis is started anew
+        with contextlib.suppress(BrokerUnavailable):  # its Redis is started again
             return bool(self._run(is_idle(self._verbs)))
         return False
 

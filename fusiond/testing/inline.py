@@ -68,7 +68,7 @@ class Inline:
         try:
             args, kwargs, options = payload.arguments(message.args)
             soft = run.apply_header(message, row, options, kwargs, _ignore)
-            # Loaded anew each time: a test may have replaced the function by another one since.
+            # Loaded again each time: a test may have replaced the function by another one since.
             result = call(load(row.run), args, kwargs)
             if isinstance(result, CoroutineType):
                 result = _awaited(result)
@@ -88,7 +88,7 @@ class Inline:
         )
         task, policy = call_options(header).applied(*self._policy(job), self._config.retry_policies)
         without_jitter = replace(policy, jitter=0.0, jitter_share=0.0)
-        outcome = verdicts.ran(attempt, message, task, without_jitter, Random(0))  # noqa: S311 - there is no jitter
+        outcome = verdicts.outcome_of_run(attempt, message, task, without_jitter, Random(0))  # noqa: S311 - there is no jitter
         if outcome.kind in ("retry", "snoozed"):
             self._put_off(job, outcome)
         elif outcome.kind == "finished":

@@ -47,6 +47,7 @@ class MemoryVerbs(Verbs):
         self.flow_runs = MemoryFlows(lambda queue, jobs: self.memory.store(queue, jobs, counted=False))
         lengths = {name: queue.max_length for name, queue in config.queues.items()}
         self.memory = MemoryJobs(lengths, run, self.flow_runs.on_job_end)
+        self._registry = Registry(0, [], [])
         self._declared = self._declaration()
         self._registry = self._published()
 
@@ -85,14 +86,14 @@ class MemoryVerbs(Verbs):
     def enqueue(self, queue: str, jobs: Sequence[NewJob], *, confirmed: bool = False) -> Call[list[Stored]]:  # noqa: ARG002, D102
         return answered(lambda: self.memory.store(queue, jobs))
 
-    def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:  # noqa: A002, D102
+    def outcome(self, queue: str, id: str) -> Call[JobOutcome | None]:  # noqa: D102
         def look() -> JobOutcome | None:
             job = self.memory.jobs.get((queue, id))
             return None if job is None else JobOutcome(job.status, job.raw_result, job.raw_error)
 
         return answered(look)
 
-    def cancel(self, queue: str, id: str, *, who: str = "") -> Call[Canceled]:  # noqa: A002, ARG002, D102
+    def cancel(self, queue: str, id: str, *, who: str = "") -> Call[Canceled]:  # noqa: ARG002, D102
         return answered(lambda: self.memory.cancel(queue, id))  # type: ignore[arg-type, return-value]
 
     def queues(self) -> Call[list[str]]:  # noqa: D102

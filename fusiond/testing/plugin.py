@@ -3,8 +3,8 @@ The fixtures for pytest; docs/testing.md shows them in use. pytest loads this fi
 
     fusiond_jobs           records what the test enqueues
     fusiond_daemon         a real daemon, with empty queues
-    fusiond_file           the fusion.yaml; a project may define it anew
-    fusiond_workers        keys of worker groups for that daemon; likewise
+    fusiond_file           the fusion.yaml; a project may replace it
+    fusiond_workers        keys of worker groups for that daemon; a project may replace them
 """
 
 from __future__ import annotations

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
-from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.errors import FusionError
-from fusiond.extras import not_installed
-from fusiond.program import Link, run_program
+from fusiond.installed import not_installed
+from fusiond.program import Link, parser_of, run_program
 
 
 def main(link: Link) -> int:
     """Run the dashboard; returns the exit status. Raises FusionError."""
-    parser = argparse.ArgumentParser(prog="fusiond.web")
-    parser.add_argument("--snapshot", type=Path, required=True)
-    parser.add_argument("--runtime", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser_of("fusiond.web").parse_args()
     snapshot = read_snapshot(arguments.snapshot)
     logs.setup(snapshot.config.logging, link.name or "web", link.tail)
     if missing := not_installed("web"):

@@ -13,21 +13,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fusiond import paths
-from fusiond.broker.call import Call, Plan
+from fusiond.broker.call import Call, Plan, together
 from fusiond.broker.hosts.host_records import NO_CATALOGUE, Catalogue, Worker
 from fusiond.broker.records import Counts
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
-from fusiond.errors import BrokerError, BrokerUnavailable, ControlError
+from fusiond.errors import ControlError
 from fusiond.flows.run_control import RunControl
+from fusiond.inspecting.queues import count_each
+from fusiond.inspecting.worker_states import ask_workers
+from fusiond.locate.control import ask
 from fusiond.masking import Secret
 from fusiond.producer.plans import Producer
-from fusiond.supervise.control import ask
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 #: seconds for which an answer is kept that several pages want
 KEPT = 1.0
@@ -88,32 +89,14 @@ class Backend:
 
     async def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Run Calls in one round trip. Raises the first error among the replies."""
-        replies = await self.run_many(calls)
-        for reply in replies:
-            if isinstance(reply, BrokerError):
-                raise reply
-        return replies
+        return await self.run(together(calls))
 
     async def run_many(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
         return await self._connection.run_many(list(calls)) if calls else []
 
-    async def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[str]]:
-        """The replies in one round trip, without those that cannot be read, and why these cannot."""
-        replies = await self.run_many([*calls.values()])
-        found: dict[K, T] = {}
-        errors = []
-        for key, reply in zip(calls, replies, strict=True):
-            if isinstance(reply, BrokerUnavailable):
-                raise reply
-            if isinstance(reply, BrokerError):
-                errors.append(str(reply))
-            else:
-                found[key] = reply
-        return found, errors
-
     async def ask_daemon(self, verb: str, *arguments: str, patience: float = _DAEMON) -> dict[str, Any]:
-        """What the daemon of this host responses. Raises ControlError."""
+        """What the daemon of this host replies. Raises ControlError."""
         return await asyncio.to_thread(ask, self._control, verb, *arguments, timeout=patience)
 
     async def status(self) -> dict[str, Any] | None:
@@ -135,12 +118,13 @@ class Backend:
         """Queue → its counts, and why other queues cannot be read. Raises BrokerError."""
 
         async def find() -> tuple[dict[str, Counts], list[str]]:
-            return await self.run_each({name: self.verbs.counts(name) for name in await self.queues()})
+            counted, errors = await self.run(count_each(self.verbs))
+            return counted, [*map(str, errors)]
 
         return await self.kept("counts", find)
 
     async def catalogue(self) -> Catalogue:
-        """What living daemons declare, read anew every few seconds. Raises BrokerError."""
+        """What living daemons declare, read again every few seconds. Raises BrokerError."""
 
         async def find() -> Catalogue:
             self._catalogue = await self.run(self.verbs.catalogue(self._catalogue))
@@ -150,17 +134,13 @@ class Backend:
 
     async def secret(self) -> Secret:
         """Task → its secret arguments, of this host's file or of another's. Raises BrokerError."""
-        own = {name: task.secret for name, task in self.config.tasks.items() if task.secret}
-        others = (await self.catalogue()).secret
-        return {name: {*own.get(name, ()), *others.get(name, ())} for name in own.keys() | others.keys()}
+        return (await self.catalogue()).secret({name: task.secret for name, task in self.config.tasks.items()})
 
     async def workers(self) -> list[Worker]:
         """What the workers of all hosts say of themselves now. Raises BrokerError."""
 
         async def find() -> list[Worker]:
-            await self.run(self.verbs.ask_workers())
-            await asyncio.sleep(_ANSWERS)
-            return await self.run(self.verbs.workers())
+            return [worker for worker, _ in await self.run(ask_workers(self.verbs, _ANSWERS))]
 
         return await self.kept("workers", find)
 
@@ -173,14 +153,14 @@ class Backend:
         return self._waiting.get(queue, [])
 
     async def kept(self, name: str, find: Callable[[], Awaitable[T]], seconds: float | None = None) -> T:
-        """The answer of this name, asked anew once it is so many seconds old, else KEPT; one question at a time."""
+        """The answer of this name, asked again once it is so many seconds old, else KEPT; one question at a time."""
         now, found = time.monotonic(), self._kept.get(name)
         if found is None or now - found.asked_at > (KEPT if seconds is None else seconds) or _has_failed(found.answer):
             found = self._kept[name] = _Kept(now, asyncio.ensure_future(find()))
         return await asyncio.shield(found.answer)
 
     def forget(self) -> None:
-        """Ask everything anew, since something was changed."""
+        """Ask everything again, since something was changed."""
         self._kept.clear()
 
 

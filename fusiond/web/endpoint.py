@@ -11,11 +11,12 @@ What goes wrong is one sentence with the right status; a fault of our own is log
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.responses import RedirectResponse, Response
@@ -30,6 +31,8 @@ from fusiond.web.responses import Refusal
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+T = TypeVar("T")
 
 #: prefix of the API
 API = "/api/v1"
@@ -48,7 +51,7 @@ log = logging.getLogger(__name__)
 audit = logging.getLogger("fusiond.web.audit")
 
 
-class NotThere(FusionError):  # noqa: N818 - as in errors.py
+class NotThere(FusionError):
     """What the address names does not exist."""
 
 
@@ -150,6 +153,12 @@ class Endpoint:
         if not isinstance(said, dict):
             raise BadInput("the body is no JSON object")
         return texts_of(self.inputs, said)
+
+
+def view_of(kind: type[T], source: object, **others: Any) -> T:
+    """A view: each field has the value that `source` has under the same name, if it is not among `others`."""
+    names = [each.name for each in dataclasses.fields(kind) if each.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **others)
 
 
 async def _form(request: Request) -> dict[str, list[str]]:

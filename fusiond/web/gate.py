@@ -99,7 +99,7 @@ class Gate:
         _check_size(scope, headers)
         host = headers.get("host", "")
         if not self._site.access.knows_host(host):
-            raise Refusal(421, f"{host[:100]!r} is no name of this server; add it to web.hosts if it is")
+            raise Refusal(421, f"{host[:100]!r} is not a name of this server; add it to web.hosts if it is")
         user = self._user(headers, scope["path"])
         scope["state"]["user"] = user
         public = any(scope["path"] == path or scope["path"].startswith(path) for path in PUBLIC)
@@ -162,6 +162,7 @@ def _limited(receive: Receive) -> Receive:
     until: float | None = asyncio.get_running_loop().time() + PATIENCE
 
     async def limited() -> Message:
+        """The next part of the body. Raises Refusal if it is late, or too much."""
         nonlocal taken, until
         try:
             async with asyncio.timeout_at(until):

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from fusiond.config.units import DURATION, seconds
-from fusiond.nesting import TOO_DEEP, too_deep
+from fusiond.json_depth import TOO_DEEP, too_deep
 
 Place = Literal["path", "query", "body"]
 #: how a value is read: as it is, a whole number, a moment, a switch, or JSON of this type
@@ -25,7 +25,7 @@ Form = Literal["text", "number", "moment", "switch", "array", "object"]
 _TYPES: dict[str, type] = {"array": list, "object": dict}
 
 
-class BadInput(Exception):  # noqa: N818 - as in errors.py
+class BadInput(Exception):
     """An input is outside its bounds; the sentence says which and why."""
 
 
@@ -70,7 +70,7 @@ class Input:
 
     def _number(self, said: str) -> int:
         if not re.fullmatch("[0-9]{1,12}", said) or not self.least <= int(said) <= self.most:
-            raise BadInput(f"{self.name}: {said[:40]!r} is no whole number from {self.least} to {self.most}")
+            raise BadInput(f"{self.name}: {said[:40]!r} is not a whole number from {self.least} to {self.most}")
         return int(said)
 
     def _json(self, said: str) -> Any:
@@ -85,7 +85,7 @@ class Input:
             return [json.dumps(value, ensure_ascii=False, separators=(",", ":"))]
         values = value if self.many and isinstance(value, list) else [value]
         if any(isinstance(each, list | dict) for each in values):
-            raise BadInput(f"{self.name}: {json.dumps(value)[:40]} is no single value")
+            raise BadInput(f"{self.name}: {json.dumps(value)[:40]} is not a single value")
         return [each if isinstance(each, str) else json.dumps(each) for each in values]
 
     def schema(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def moment(name: str, said: str, now: float) -> int:
         at = datetime.fromisoformat(said)
         return round(at.replace(tzinfo=at.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise BadInput(f"{name}: {said[:40]!r} is no time; write 2h for two hours ago, or 2026-01-31T09:00") from None
+        raise BadInput(f"{name}: {said[:40]!r} is not a time; write 2h for two hours ago or 2026-01-31T09:00") from None
 
 
 def read_json(name: str, said: str | bytes) -> Any:
@@ -148,8 +148,9 @@ def gathered(inputs: tuple[Input, ...], said: Mapping[str, list[str]]) -> dict[s
 
     Raises BadInput.
     """
-    if unknown := sorted(said.keys() - {each.name for each in inputs} - {"back", "done"}):
-        raise BadInput(f"this page has no parameter {unknown[0][:40]!r}; it has {_names(inputs)}")
+    known = [each.name for each in inputs]
+    if unknown := sorted(said.keys() - {*known, "back", "done"}):
+        raise BadInput(f"this page has no parameter {unknown[0][:40]!r}; it has {', '.join(known) or 'none'}")
     found: dict[str, Any] = {}
     for each in inputs:
         texts = [text for text in said.get(each.name, []) if text]
@@ -160,7 +161,3 @@ def gathered(inputs: tuple[Input, ...], said: Mapping[str, list[str]]) -> dict[s
         values = [each.read(text) for text in texts]
         found[each.name] = values if each.many else values[0] if values else each.default
     return found
-
-
-def _names(inputs: tuple[Input, ...]) -> str:
-    return ", ".join(each.name for each in inputs) or "none"

@@ -53,7 +53,7 @@ async def stream(site: Site) -> AsyncIterator[bytes]:
 
 
 async def _seen(backend: Backend) -> object:
-    """What a page would show anew if it changed."""
+    """What pages show: if it changes, they are to be shown again."""
     try:
         counted, _ = await backend.counts()
     except BrokerError as error:

@@ -43,7 +43,7 @@ _TITLES = {
 }
 
 
-class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+class Refusal(Exception):
     """The request is refused with a status and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:

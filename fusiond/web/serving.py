@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +27,8 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
 from fusiond.files import write_atomically
-from fusiond.program import Link, on_failed_callback, wait_until_set
+from fusiond.link_messages import Apply, Command
+from fusiond.program import Link, wait_until_set
 from fusiond.web.access import Access, read_token
 from fusiond.web.application import application
 from fusiond.web.backend import Backend
@@ -47,11 +47,8 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path) -> None:
     hook.run("web")
     script.load_all()
     program = WebProgram(snapshot, link, runtime)
-    on_failed_callback(program.end)
-    link.start(program.on_command, program.end, program.trouble)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, program.end)
-    link.say(**{"is": "ready"})
+    link.end_by(program.end, program.on_command, program.trouble)
+    link.say({"is": "ready"})
     try:
         await program.serve()
     finally:
@@ -107,14 +104,14 @@ class WebProgram:
         """Why it does not listen; "" if it does. That Redis is away is shown on the pages."""
         return self._refusal
 
-    def on_command(self, command: dict[str, Any]) -> None:
+    def on_command(self, command: Command) -> None:
         """Handle a command of the supervisor."""
-        if command.get("do") == "apply":
+        if command["do"] == "apply":
             self._apply(command)
-        elif command.get("do") == "drain":
+        elif command["do"] == "drain":
             self.end()
 
-    def _apply(self, command: dict[str, Any]) -> None:
+    def _apply(self, command: Apply) -> None:
         """Take over a new configuration; a token that cannot be read leaves the old one in force."""
         try:
             snapshot = read_snapshot(command["snapshot"])
@@ -123,8 +120,8 @@ class WebProgram:
             self._backend.set_snapshot(snapshot)
             logs.set_level(snapshot.config.logging.level)
         except FusionError as error:
-            log.error("%s; the dashboard goes on with the former settings", error)  # noqa: TRY400 - one sentence
-        self._link.say(**{"is": "applied", "generation": command["generation"]})
+            log.error("%s; the dashboard goes on with the former settings", error)
+        self._link.say({"is": "applied", "generation": command["generation"]})
         self._changed.set()
 
     async def _listen(self, address: str) -> None:

@@ -8,19 +8,15 @@ A worker group's program: `python -m fusiond.worker --snapshot PATH --runtime PA
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
 from fusiond import logs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
-from fusiond.program import Link, run_program
+from fusiond.program import Link, parser_of, run_program
 from fusiond.worker.pool.fork_server.launch import Launched, launch
 
 # Made before the program is forked: otherwise each program would have half a megabyte copied for it.
-_PARSER = argparse.ArgumentParser(prog="fusiond.worker")
-_PARSER.add_argument("--snapshot", type=Path, required=True)
-_PARSER.add_argument("--runtime", type=Path, required=True)
+_PARSER = parser_of("fusiond.worker")
 _PARSER.add_argument("--group", required=True)
 _PARSER.add_argument("--held", action="store_true")
 

@@ -120,12 +120,6 @@ def test_while_no_daemon_runs_the_last_ones_are_followed(fleet):
     assert fleet.queue() == "default"
 
 
-def test_a_task_that_was_never_published_is_unknown(fleet):
-    """Nothing is filled in for it."""
-    fleet.start("a", "A", "default")
-    assert set(fleet.catalogue().tasks) == {"t"}
-
-
 def test_served_needs_a_living_group_of_a_daemon_that_knows_the_task(fleet):
     """Another daemon's group would give the job back, as of a task that it does not know."""
     fleet.start("a", "A", "default")

@@ -84,15 +84,6 @@ def test_the_dead_do_not_keep_their_jobs_for_an_hour(server, run, broker):
     assert time.time() + 15 < deadline(run, broker) < time.time() + 61
 
 
-def test_a_sweep_leaves_leases_alone(run, broker):
-    """One of now keeps its deadline."""
-    enqueue(run, broker)
-    claim(run, broker, "first")
-    before = deadline(run, broker)
-    run(broker.sweep("q"))
-    assert deadline(run, broker) == before
-
-
 def deadline(run, broker):
     """Epoch s of the only lease's end."""
     reply = run(plain(as_is, "ZRANGE", broker.keys.of("q", "started"), 0, -1, "WITHSCORES"))

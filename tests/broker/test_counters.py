@@ -1,18 +1,18 @@
 """Counters of what becomes of jobs: each outcome that was settled is counted once, and no other."""
 
-import random
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.broker.counters import HOUR, LIMITS, MINUTE, Histogram, Measured, Tally, series
+from fusiond.broker.counters import LIMITS, MINUTE, Histogram, Measured, Tally, series
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.job import JobStatus
 
 ERROR = b'{"code":"EXCEPTION","type":"E","message":"m","traceback":""}'
 KEY = "test:{q}:metrics"
+HOUR = 3600
 
 
 class Counted:
@@ -51,10 +51,15 @@ class Counted:
         return self.read().totals["t"]
 
     def turn_back(self, minutes=1):
-        """What was counted so far was counted before."""
-        at = int(self.redis("HGET", KEY, "at"))
-        self.redis("HSET", KEY, "at", at - minutes)
-        return (at - minutes) * MINUTE
+        """What was counted in minutes so far was counted before."""
+        key, moved = f"{KEY}:minutes", []
+        flat = self.redis("HGETALL", key)
+        for field, number in zip(flat[::2], flat[1::2], strict=True):
+            name, at = field.decode().split(" ")
+            moved += (f"{name} {int(at) - minutes}", number)
+        self.redis("DEL", key)
+        self.redis("HSET", key, *moved)
+        return (int(at) - minutes) * MINUTE
 
     def expire_leases(self):
         for id_ in self.redis("ZRANGE", "test:{q}:started", 0, -1):
@@ -129,77 +134,55 @@ def test_without_the_key_nothing_is_counted(counted):
     assert counted.redis("KEYS", f"{KEY}*") == []
 
 
-def test_minutes_and_hours(counted):
-    """A minute that is over is an entry of the stream, and part of its hour; totals and graphs lose nothing."""
+def test_minutes(counted):
+    """Each minute counts all tasks together; a graph loses nothing."""
     counted.run_one(nonce="a")
     before = counted.turn_back(minutes=61)
-    counted.run_one("failed", nonce="b")
-    found = counted.read(minutes=120, hours=720)
-    assert found.minutes[0].start == before
-    assert [(period.total().finished, period.total().failed) for period in found.minutes] == [(1, 0), (0, 1)]
-    assert (found.hours[0].start, found.hours[0].task("t").ended) == (before // HOUR * HOUR, 1)
-    assert [period.total().ended for period in found.hours] == [1, 1]
-    assert found.totals["t"].ended == 2
+    counted.run_one("failed", nonce="b", task="other")
+    found = counted.read(with_minutes=True)
+    assert min(found.minutes) == before
+    assert [(tally.finished, tally.failed) for _, tally in sorted(found.minutes.items())] == [(1, 0), (0, 1)]
+    assert (found.minutes[before].run, found.totals["t"].ended) == (found.totals["t"].run, 1)
     drawn = series([found, found], now=time.time(), count=63)
     assert [tally.ended for _, tally in drawn if tally.ended] == [2, 2]
     assert [start for start, _ in drawn] == list(range(drawn[0][0], drawn[-1][0] + 1, MINUTE))
 
 
-def test_old_entries_go_and_an_idle_queue_is_forgotten(counted):
-    """All three keys have a TTL, and streams hold no entry that is too old."""
+def test_old_minutes_go_and_an_idle_queue_is_forgotten(counted):
+    """Both keys have a TTL, and no minute is kept that is too old."""
     counted.run_one(nonce="a")
-    old = counted.turn_back(minutes=60 * 24 * 31)
+    old = counted.turn_back(minutes=120)
     counted.run_one(nonce="b")
-    counted.turn_back(minutes=61)
-    counted.run_one(nonce="c")
-    for stream in ("minutes", "hours"):
-        assert old not in [period.start for period in getattr(counted.read(minutes=9, hours=9), stream)]
+    found = counted.read(with_minutes=True)
+    assert (len(found.minutes), old in found.minutes, found.totals["t"].finished) == (1, False, 2)
     ttl = {key.decode(): counted.redis("PTTL", key) for key in counted.redis("KEYS", f"{KEY}*")}
-    assert {key.removeprefix(KEY): round(ms / 3_600_000) for key, ms in ttl.items()} == {
-        "": 720, ":minutes": 2, ":hours": 720,
-    }  # fmt: skip
+    assert {key.removeprefix(KEY): round(ms / 3_600_000) for key, ms in ttl.items()} == {"": 720, ":minutes": 2}
 
 
 def test_tasks_without_end_are_counted_together(counted):
-    """Anybody may push jobs of any name."""
-    counted.redis("HSET", KEY, "at", 1, *(word for n in range(1500) for word in (f"t x{n}", "f=1")))
+    """Anybody may push jobs of any name; a task that is counted already stays so."""
+    counted.run_one(task="known", nonce="before")
+    counted.redis("HSET", KEY, *(word for n in range(10_000) for word in (f"f x{n}", "1")))
     counted.run_one(task="new", nonce="a")
     counted.run_one(task="newer", nonce="b")
+    counted.run_one("failed", task="known", nonce="c")
     totals = counted.read().totals
     assert "new" not in totals
     assert totals["(other)"].finished == 2
-    assert counted.redis("HLEN", KEY) < 1510
+    assert (totals["known"].finished, totals["known"].failed) == (1, 1)
+    assert counted.redis("HLEN", KEY) < 10_020
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_storm_of_repeats_counts_each_outcome_once(counted, seed):
-    """Jobs of several tasks, batches that are sent again, and minutes that turn: nothing is lost or doubled."""
-    rand, expected, sent = random.Random(seed), {}, []
-    for round_ in range(25):
-        tasks = rand.choices("abc", k=rand.randint(1, 8))
-        for task in tasks:
-            counted.add(task=task)
-        jobs = counted.claim(9, nonce=f"n{round_}").jobs
-        batch = []
-        for job in jobs:
-            kind = rand.choice(["finished", "failed", "released"])
-            batch.append((Outcome(job.id, f"n{round_}", kind, 10**6, payload=ERROR), Measured(job.task, 0.1, 1)))
-            key = (job.task.decode(), kind)
-            expected[key] = expected.get(key, 0) + 1
-        sent.append(batch)
-        for again in [batch, *rand.choices(sent, k=2)]:
-            rand.shuffle(again)
-            counted.run(counted.broker.settle("q", *map(list, zip(*again, strict=True))))
-        if not rand.randrange(4):
-            counted.turn_back(rand.randint(1, 40))
-    found = counted.read(minutes=120)
-    flat = {
-        (task, kind): number
-        for task, tally in found.totals.items()
-        for kind in ("finished", "failed", "released")
-        if (number := getattr(tally, kind))
-    }
-    assert flat == expected
+@pytest.mark.parametrize("key", [KEY, f"{KEY}:minutes"])
+def test_what_another_program_has_written_is_left_alone(counted, key):
+    """A key of another type costs the counts, and no job; a field that is not a number counts as nothing."""
+    counted.redis("SET", key, "text")
+    counted.run_one(nonce="a")
+    assert counted.redis("GET", key) == b"text"
+    counted.redis("DEL", key)
+    counted.redis("HSET", KEY, "f t", "many", "nothing", "1", "R99 t", "5")
+    counted.run_one(nonce="b")
+    assert (counted.tally.finished, counted.tally.run.count) == (0, 1)
 
 
 @given(st.lists(st.floats(0, 8000), min_size=1), st.floats(0, 1))

@@ -33,7 +33,7 @@ def expire(run, broker):
 
 
 def test_the_call_says_it_or_the_task_or_else_it_is_30_days(run, broker, expire, kept):
-    """In this order; what another program has written is no number of seconds."""
+    """In this order; what another program has written is not a number of seconds."""
     run(broker.declare_failure_ttls("q", {"hour": HOUR}))
     expire(
         NewJob("call", "hour", b"[[],{}]", failure_ttl=b"7200.5"),

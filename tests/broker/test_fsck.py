@@ -1,7 +1,5 @@
 """Fsck: each kind of damage is found and mended, and nothing else is."""
 
-import threading
-
 import pytest
 
 from fusiond.broker.call import as_is, plain
@@ -191,7 +189,7 @@ def test_a_job_in_two_sets_stays_in_one(place, was, also, becomes):
     assert place.drain() == ([job] if becomes in ("queued", "scheduled") else [])
 
 
-# A member without a hash, a hash that is no job
+# A member without a hash, a hash that is not a job
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -217,7 +215,7 @@ def test_a_key_that_is_no_job_is_kept_raw(place, status, lacks):
         place.redis("ZREM", place.key("queue"), job)
     mended(place, "no-job")
     (body,) = place.run(broken(place.verbs, "q"))
-    assert (body.reason, body.raw) == (f"job {job} is no job", raw)
+    assert (body.reason, body.raw) == (f"job {job} is not a job", raw)
     assert place.drain() == [other]
 
 
@@ -301,25 +299,3 @@ def test_a_queue_in_no_list_is_listed(place, broker):
 
 
 # Beside others
-
-
-@pytest.mark.proof
-def test_two_repairs_at_once_do_everything_once(place, redis_server, broker):
-    """Each job is queued again by one of them."""
-    jobs = [place.job() for _ in range(2000)]
-    for first in range(0, 2000, 500):
-        place.redis("ZREM", place.key("queue"), *jobs[first : first + 500])
-    done = [], []
-
-    def work(tell):
-        with redis_server.connect() as connection:
-            connection.run(Fsck(broker, tell, repair=True).queue("q"))
-
-    threads = [threading.Thread(target=work, args=(each.append,)) for each in done]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(each.job for each in done[0] + done[1] if each.outcome == "repaired") == sorted(jobs)
-    assert place.found() == []
-    assert sorted(place.drain()) == sorted(jobs)

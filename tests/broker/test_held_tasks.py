@@ -7,7 +7,7 @@ import pytest
 
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.maintenance.held_verbs import STEP
-from fusiond.broker.records import NewJob, Outcome, TaskLimit
+from fusiond.broker.records import NewJob, Outcome, TaskLimit, undeclared
 from fusiond.job import JobStatus, new_token
 from tests.support.job_text import change_job
 from tests.support.queue_state import findings
@@ -128,11 +128,11 @@ def test_a_dispatcher_that_waits_is_woken_by_the_first_held_job(place):
     """It may have the task: the job begins at once there, and not at the next poll."""
     place.enqueue("a")
     place.old.claim()
-    place.new.claim(2, parking="token")
+    place.new.claim(2, reservation="token")
     assert place.redis("EXISTS", "test:{q}:wake") == 1
     place.old.refuse()
     assert place.redis("EXISTS", "test:{q}:wake") == 0
-    place.new.claim(2), place.new.claim(2), place.new.claim(2, parking="token")
+    place.new.claim(2), place.new.claim(2), place.new.claim(2, reservation="token")
     assert place.redis("GET", "test:{q}:wake") == b"1", "a wake-up must not carry a job to who may lack its task"
     place.enqueue("b")
     assert place.redis("EXISTS", "test:{q}:wake") == 0
@@ -147,31 +147,6 @@ def test_what_is_said_of_a_claim_that_is_lost_is_said_again(place):
     place.new.claim(2)
     assert place.new.last.held_tasks.split()[1:] == ["n"]
     assert place.new.claim(2) == ["a"]
-
-
-def test_where_all_have_the_same_file_claims_say_nothing(place):
-    """Nor does the conf of their queue."""
-    place.enqueue("a", task="t")
-    assert place.old.claim(2) == ["a"]
-    assert (place.old.last.held_tasks, place.old.said) == (None, "")
-    assert place.redis("HEXISTS", "test:{q}:conf", "held_tasks") == 0
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_held_job_expires(place, is_first):
-    """At its time, by the next claim; whether it was claimed before or found in the row."""
-    if is_first:
-        place.hold("a", expires_ms=HOUR)
-    else:
-        place.hold("other")
-        place.enqueue("a", expires_ms=HOUR)
-        place.old.claim()
-    change_job(place.run, "test:{q}:job:a", expires_at=1)
-    place.redis("ZADD", "test:{q}:again", 0, "xa")
-    place.old.claim()
-    assert place.statuses("a") == ["failed"]
-    assert json.loads(place.run(place.broker.job("q", "a")).error)["code"] == "EXPIRED"
-    assert place.is_sound()
 
 
 def test_a_held_job_is_canceled_replaced_moved_and_counted(place):
@@ -255,13 +230,21 @@ def test_only_the_time_counts_in_which_the_queue_is_served(place):
     assert [held.what for held in place.look({"t"})] == [""], "nor one in which no daemon has looked"
 
 
-def test_the_counts_name_the_tasks(place):
-    """For `status`: the task, how many, since when, and why the function does not load."""
+@pytest.mark.parametrize(
+    ("code", "message", "said"),
+    [
+        ("IMPORT_ERROR", "no module shop", "no module shop"),
+        ("TASK_NOT_FOUND", "shop.N: is a class", "shop.N: is a class"),
+        ("TASK_NOT_FOUND", undeclared("n"), ""),
+    ],
+)
+def test_the_counts_name_the_tasks(place, code, message, said):
+    """For `status`: the task, how many, since when, and why the function does not load, if it is declared."""
     place.enqueue("a")
     place.old.claim()
-    place.old.refuse(b'{"code":"IMPORT_ERROR","message":"no module shop"}')
+    place.old.refuse(json.dumps({"code": code, "message": message}).encode())
     [held] = place.run(place.broker.counts("q")).held_tasks
-    assert (held.task, held.jobs, held.error, held.ms < HOUR) == ("n", 1, "no module shop", True)
+    assert (held.task, held.jobs, held.error, held.ms < HOUR) == ("n", 1, said, True)
 
 
 def test_fsck_repairs_a_held_job_of_which_nothing_tells(place):

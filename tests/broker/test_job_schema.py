@@ -35,6 +35,8 @@ def bodies():
     yield {"args": []}
     yield []
     yield {"task": "t", "id": "a b"}
+    # Where Python's `$` stops before the line's end.
+    yield from ({"task": "t", name: f"{PROPERTIES[name]['examples'][0]}\n"} for name in ("id", "traceparent"))
 
 
 def test_the_schema_is_one():

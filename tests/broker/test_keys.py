@@ -6,11 +6,10 @@ import json
 import pytest
 
 from fusiond.broker.call import as_is, nothing, plain, scripted
-from fusiond.broker.flow_records import RunWrite
+from fusiond.broker.flow_records import RunWrite, StepOf
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
 from fusiond.broker.keys import Keys
 from fusiond.broker.maintenance.fsck import Fsck
-from fusiond.broker.maintenance.moving import Leaving
 from fusiond.broker.records import HeldTask, NewJob, Outcome, TaskLimit
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.ticks import DecidedTicks
@@ -111,10 +110,10 @@ def verbs(b, job):
     yield "requeue_broken", b.requeue_broken("q", [b"1 not JSON\n{"])
     yield "drop_broken", b.drop_broken("q", b"1 not JSON\n{")
     yield "broken", b.broken("q")
-    yield "claim", b.claim("q", 9, **claim | {"nonce": "o", "parking": "p"})
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "o", "reservation": "p"})
     yield "enqueue", b.enqueue("q", [NewJob("d", "t", b"[]")])
-    yield "claim", b.claim("q", 9, **claim | {"nonce": "r", "parking": "s"})
-    yield "unpark", b.unpark("q", ["s"])
+    yield "claim", b.claim("q", 9, **claim | {"nonce": "r", "reservation": "s"})
+    yield "given", b.given("q", ["p", "s"], take_back=True)
     yield "suspend", b.suspend("q", by="operator", on=True)
     yield "suspend", b.suspend("q", by="operator", on=False)
     yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))
@@ -131,6 +130,7 @@ def verbs(b, job):
     yield "run_status", b.run_status("q", "cron:f:1")
     yield "step_ends", b.step_ends("q", "cron:f:1", ["s.0"])
     yield "runs", b.runs("q", 9)
+    yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "it is gone")
     yield (
         "enqueue",
         b.enqueue("q", [NewJob("strange", "strange", b"[]", expires_ms=10**6), NewJob("other", "strange", b"[]")]),
@@ -145,13 +145,7 @@ def verbs(b, job):
     yield "status", b.status("q", "a")
     yield "rescue", b.rescue("q")
     yield "sweep", b.sweep("q")
-    job = Leaving(b"moved", b"n", b"queued", b"1", [b"task", b"t", b"args", b"[]"])
-    yield "move", b._copy("q", "q", 2**52, [job])
-    yield "finish_arrivals", b.finish_arrivals("q")
-    for step, words in (("move_begin", ("q", "n", 9, 0, 0)), ("move_list", ("q", 9)), ("move_clock", ())):
-        yield "move", scripted(step, b.keys.root("q"), words, as_is)
-    yield "move", b._remove("q", [(job, 3)])
-    yield "finish_moves", b.finish_moves("q")
+    yield "move", scripted("move", b.keys.root("q"), ("q", 9, 0, 0), as_is)
     yield "job", b.job("q", "a")
     for status in JobStatus:
         yield "jobs", b.jobs("q", status)
@@ -159,7 +153,7 @@ def verbs(b, job):
         yield "newest", b.newest("q", status, task="t", text="x")
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")
-    yield "waiting_for", b.waiting_for("q", "queued", 0, ["tt"])
+    yield "waiting_for", b.waiting_for("q", "queued", (b"-inf", b""), ["tt"])
     yield "scan", b.scan("q", 0, 100)
     yield "locks", b.locks("q")
     yield "lock_holder", b.lock_holder("q", "t:")

@@ -147,7 +147,7 @@ def test_a_job_whose_large_arguments_are_spoilt_is_set_aside(place, damage):
             assert (found.kind, found.job) == ("no-job", job)
             place.run(place.broker.inspect("q", "keys", [job.encode()], repair=True))
         entry = place.run(broken(place.broker, "q"))[0]
-        assert entry.reason == f"job {job} is no job"
+        assert entry.reason == f"job {job} is not a job"
         assert entry.raw == text + (b'[["xx' if damage == "cut" else b"")
         assert place.keys() == set()
         assert place.is_sound()

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,8 +15,8 @@ from hypothesis.stateful import (
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
-from fusiond.broker.script import _LUA
 from fusiond.job import JobStatus, new_id, new_token
+from tests.proofs.test_queue_model import many
 from tests.support.job_text import change_job, shift
 from tests.support.queue_state import findings
 
@@ -156,56 +155,6 @@ def test_lifting_a_limit_lets_the_rest_begin(place):
     assert len(place.claim()[1].jobs) == 2
 
 
-def _gcra(every, burst, steps):
-    """How many of the asked ones are given: [(µs, wanted)] -> [given], and the pauses that are told."""
-    source = (_LUA / "shared" / "rate.lua").read_text()
-    head = """
-      local ROOT = KEYS[1]
-      local time = { ARGV[1], ARGV[2] }
-      local now = time[1] * 1000 + math.floor(time[2] / 1000)
-      local function whole(number) return string.format('%.0f', number) end
-    """
-    tail = """
-      local every, burst, wanted = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-      local free, spent = rates().tokens(RATE, every, burst)
-      local given = math.min(free, wanted)
-      spent = spent + given * every
-      if given > 0 then redis.call('SET', RATE, ('%.6f'):format(spent)) end
-      return { given, free, rates().until_next(spent, every, burst) }
-    """
-    for at, wanted in steps:
-        words = (at // 10**6, at % 10**6, every, burst, wanted)
-        yield plain(as_is, "EVAL", head + source + tail, 1, "test:{q}", *words)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    every=st.floats(0.01, 5000),
-    burst=st.integers(1, 50),
-    steps=st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(0, 60)), min_size=1, max_size=25),
-)
-@example(every=10.0, burst=1, steps=[(10_000, 1)] * 20)
-def test_gcra(run, redis, every, burst, steps):
-    """
-    In no span of time do more jobs begin than a burst and the rate allow; all that may begin at the told moment do.
-    """
-    redis("DEL", "test:{q}:rate")
-    at, asked = 1_800_000_000 * 10**6, []
-    for pause, wanted in steps:
-        at += pause
-        asked.append((at, wanted))
-    given = [run(call) for call in _gcra(every, burst, asked)]
-    for first in range(len(asked)):
-        for last in range(first, len(asked)):
-            span_ms = (asked[last][0] - asked[first][0]) / 1000
-            assert sum(each[0] for each in given[first : last + 1]) <= burst + (span_ms + 0.001) / every + 0.01
-    assert all(0 <= free <= burst for _, free, _ in given)
-    # After the pause that it tells, a token is there.
-    last, pause = asked[-1][0], given[-1][2]
-    [(_, free, _)] = [run(call) for call in _gcra(every, burst, [(last + pause * 1000, 0)])]
-    assert free >= 1
-
-
 # -- limits of tasks --------------------------------------------------------------------------------------------------
 
 
@@ -269,24 +218,10 @@ def test_a_held_job_expires_on_time(place):
     shift(place.run, f"test:{{q}}:job:{late}", "expires_at", -20_000)
     place.run(plain(as_is, "ZINCRBY", "test:{q}:again", -20_000, f"x{late}"))
     _, found = place.claim()
-    assert [chore.code for chore in found.chores] == ["EXPIRED"]
+    assert [job.code for job in found.reclaimed] == ["EXPIRED"]
     assert place.job(late).status is JobStatus.FAILED
     place.settle(nonce, first.jobs)
     assert place.run(findings(place.broker, "q")) == []
-
-
-def test_a_held_job_can_be_canceled_and_the_next_has_its_turn(place):
-    """Also where it is in the row for its turn."""
-    place.limit("kwargs.account", max_running=1)
-    first, second, third, fourth = place.sync("a", 4)
-    nonce, found = place.claim()
-    assert ids(found) == [first]
-    assert place.run(place.broker.cancel("q", second)) == "canceled"
-    place.settle(nonce, found.jobs)
-    assert place.ids("queued") == [third]
-    assert place.run(place.broker.cancel("q", third)) == "canceled"
-    assert place.ids("queued") == [fourth]
-    assert ids(place.claim()[1]) == [fourth]
 
 
 def test_a_task_s_rate(place):
@@ -324,7 +259,7 @@ def test_a_job_that_lacks_what_its_limit_counts_by_fails(place, by, args, proble
     _, found = place.claim()
     assert found.jobs == []
     assert place.job(id_).status is JobStatus.FAILED
-    assert problem in found.chores[0].message
+    assert problem in found.reclaimed[0].message
 
 
 def test_a_raw_push_is_counted_or_broken(place, redis):
@@ -335,8 +270,8 @@ def test_a_raw_push_is_counted_or_broken(place, redis):
     _, found = place.claim()
     assert len(found.jobs) == 1
     assert len(place.ids("held")) == 1
-    assert [chore.code for chore in found.chores] == ["BROKEN"]
-    assert "kwargs.account is missing" in found.chores[0].message
+    assert [job.code for job in found.reclaimed] == ["BROKEN"]
+    assert "kwargs.account is missing" in found.reclaimed[0].message
 
 
 def test_a_push_of_a_limited_task_to_another_queue_is_put_aside(place, redis):
@@ -346,8 +281,8 @@ def test_a_push_of_a_limited_task_to_another_queue_is_put_aside(place, redis):
         redis("LPUSH", "test:{q}:inbox", json.dumps({"task": task}))
     _, found = place.claim()
     assert [job.task for job in found.jobs] == [b"task"]
-    assert [chore.code for chore in found.chores] == ["BROKEN"]
-    assert "task far has a limit, which holds in its queue other alone" in found.chores[0].message
+    assert [job.code for job in found.reclaimed] == ["BROKEN"]
+    assert "task far has a limit, which holds in its queue other alone" in found.reclaimed[0].message
     place.limits()
     redis("LPUSH", "test:{q}:inbox", json.dumps({"task": "far"}))
     assert len(place.claim()[1].jobs) == 1
@@ -370,19 +305,6 @@ def test_a_changed_limit_is_looked_at_again(place, after):
     place.limits()
     assert place.run(plain(as_is, "HGET", "test:{q}:conf", "limits")) is None
     assert place.run(findings(place.broker, "q")) == []
-
-
-def test_a_move_takes_held_jobs_along(place):
-    """To a queue without that limit."""
-    place.limit("kwargs.account", max_running=1)
-    place.sync("a", 4)
-    nonce, found = place.claim()
-    moved = place.run(place.broker.move("q", "other"))
-    assert moved.jobs == 3
-    place.settle(nonce, found.jobs)
-    call = place.broker.claim("other", 9, dispatcher="d", nonce="n", lease_ms=HOUR, max_rescues=2)
-    assert len(place.run(call).jobs) == 3
-    assert place.run(findings(place.broker, "q")) == place.run(findings(place.broker, "other")) == []
 
 
 ACCOUNTS, MOST = st.sampled_from("ab"), {"a": 2, "b": 2}
@@ -476,10 +398,4 @@ class Limited(RuleBasedStateMachine):
 
 def test_whatever_happens_the_limit_holds_and_nothing_is_stuck(place, redis):
     """A stateful property."""
-    run_state_machine_as_test(
-        lambda: Limited(place, redis),
-        settings=settings(
-            max_examples=20, stateful_step_count=30, deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
-    )  # fmt: skip
+    run_state_machine_as_test(lambda: Limited(place, redis), settings=many(20, 30))

@@ -41,6 +41,16 @@ def test_a_word_of_a_job_is_kept(run, broker, redis, kind):
     assert run(findings(broker, "q")) == run(broken(broker, "q")) == []
 
 
+def test_a_word_of_a_job_is_kept_when_it_moves(run, broker, redis):
+    """To another queue."""
+    job = new_id()
+    run(broker.enqueue("q", [NewJob(job, "echo", b"[[],{}]")]))
+    state, rest = redis("GET", f"test:{{q}}:job:{job}").split(b"\n", 1)
+    redis("SET", f"test:{{q}}:job:{job}", state + b" Vnew:er%20\n" + rest)
+    run(broker.move("q", "other"))
+    assert b" Vnew:er%20" in redis("GET", f"test:{{other}}:job:{job}").split(b"\n")[0]
+
+
 def test_more_in_a_decided_tick_is_left_out():
     """The tick has its job, whichever scheduler enqueues it."""
     decided = DecidedTicks("nightly", "q", "report", b"[[],{}]", 1, None, None, (1000,), (0,))

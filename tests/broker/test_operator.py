@@ -1,6 +1,5 @@
-"""Verbs of operators and of the daemon: cancel, requeue, suspend, sweep, look-ups, workers, catalogue."""
+"""Verbs of operators and of the daemon: requeue, suspend, sweep, look-ups, workers."""
 
-import json
 import shutil
 
 import pytest
@@ -51,39 +50,6 @@ def fail(run, broker, enqueue, claim):
 # Cancel and requeue
 
 
-@pytest.mark.parametrize("options", [{}, {"delay_ms": HOUR}])
-def test_a_waiting_job_is_canceled_at_once(run, broker, enqueue, claim, options):
-    """QUEUED, SCHEDULED -> CANCELED: it is not given any more, and a second cancel says that it has ended."""
-    job_id = enqueue(**options)
-    assert [run(broker.cancel("q", job_id)) for _ in range(2)] == ["canceled", "ended"]
-    assert claim()[1] == []
-    record = run(broker.job("q", job_id))
-    assert (record.status, json.loads(record.error)["code"]) == ("canceled", "CANCELED")
-
-
-@pytest.mark.parametrize("how", ["failed", "canceled"])
-def test_requeue_runs_a_job_again_as_if_new(run, broker, enqueue, fail, claim, how):
-    """FAILED, CANCELED -> QUEUED: behind its priority, all its attempts before it."""
-    if how == "failed":
-        job_id = fail(priority=9)
-    else:
-        job_id = enqueue(priority=9)
-        run(broker.cancel("q", job_id))
-    there, low = enqueue(priority=9), enqueue(priority=8)
-    assert [run(broker.requeue("q", [job_id])) for _ in range(2)] == [[1], [2]]
-    _, jobs = claim(3)
-    assert [job.id.decode() for job in jobs] == [there, job_id, low]
-    assert jobs[1][3:6] == (1, 0, 0)
-
-
-def test_only_failed_and_canceled_jobs_are_requeued(run, broker, enqueue, claim):
-    """A job that runs, has finished or is none stays as it is."""
-    running, finished = enqueue(), enqueue()
-    token, _ = claim(2)
-    run(broker.settle("q", [Outcome(finished, token, "finished", HOUR, 0, b"1")]))
-    assert run(broker.requeue("q", [running, finished, "missing"])) == [0, 0, 0]
-
-
 def test_requeue_all_in_parts(run, broker, fail, redis):
     """Some each call, until none are left; one whose hash is gone is not met for ever."""
     jobs = [fail() for _ in range(5)]
@@ -96,19 +62,6 @@ def test_requeue_all_in_parts(run, broker, fail, redis):
 
 
 # Suspend
-
-
-def test_a_suspended_queue_gives_nothing_and_takes_everything(run, broker, enqueue, claim):
-    """Operator and file do not undo each other."""
-    assert run(broker.suspend("q", by="file", on=True))
-    assert run(broker.suspend("q", by="operator", on=True))
-    enqueue()
-    assert claim()[1] == []
-    assert run(broker.suspend("q", by="operator", on=False))
-    counts = run(broker.counts("q"))
-    assert (counts.suspended_by_file, counts.suspended_by_operator, counts.queued) == (True, False, 1)
-    assert not run(broker.suspend("q", by="file", on=False))
-    assert len(claim()[1]) == 1
 
 
 def test_all_queues_means_those_still_to_come(run, broker):
@@ -213,23 +166,3 @@ def test_workers_are_seen_while_they_speak(run, broker, redis):
     assert 40 < redis("TTL", "test:worker:host.1") <= 60
     run(broker.withdraw("host.1"))
     assert run(broker.workers()) == []
-
-
-# Discard
-
-
-def old(run, broker, redis, *jobs):
-    """Have these jobs ended an hour ago."""
-    for job in jobs:
-        change_job(run, f"test:{{q}}:job:{job}", ended_at=1)
-
-
-def test_failed_and_canceled_jobs_are_discarded_and_no_others(run, broker, enqueue, fail, claim, redis):
-    """FAILED, CANCELED -> gone, text and registry together."""
-    failed, canceled, waiting = fail(), enqueue(), enqueue()
-    run(broker.cancel("q", canceled))
-    old(run, broker, redis, failed, canceled)
-    assert run(broker.discard("q", [failed, canceled, waiting, "none"])) == [1, 1, 0, 0]
-    assert [run(broker.job("q", job)) for job in (failed, canceled)] == [None, None]
-    counts = run(broker.counts("q"))
-    assert (counts.failed, counts.canceled, counts.queued) == (0, 0, 1)

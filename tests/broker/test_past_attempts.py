@@ -96,20 +96,6 @@ def test_an_attempt_has_its_times_its_host_and_its_error(lane):
     assert lost.ended_at >= claimed
 
 
-def test_a_canceled_attempt_is_told(lane, run, broker):
-    """One that was canceled while it ran, and one whose lease was lost besides."""
-    token = lane.claim()
-    run(broker.cancel("q", lane.id))
-    assert lane.settle(token, "retry", 1, why="crashed") == [4]
-    assert lane.outcomes == [(1, "canceled")]
-    run(broker.requeue("q", [lane.id]))
-    lane.claim()
-    run(broker.cancel("q", lane.id))
-    lane.redis("ZADD", "test:{q}:started", "XX", 1, lane.id)
-    run(broker.rescue("q"))
-    assert (lane.record.status, lane.outcomes[-1]) == ("canceled", (1, "canceled"))
-
-
 def test_it_is_bounded(lane):
     """The last 20 attempts."""
     for number in range(30):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fusiond.broker.call import Unreadable
 from fusiond.broker.ticks import DecidedTicks
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus
@@ -55,6 +56,13 @@ def test_of_two_decisions_on_the_same_state_one_is_taken(decide, state, finish, 
     after = state()
     assert (after.last, after.decided, after.decision) == (1000, None, "enqueued")
     assert (after.last_queue, after.last_job, after.last_enqueued) == ("q", "cron:e:1000", 1000)
+
+
+@pytest.mark.parametrize("reply", [[b"00", b"0"], [b"", b"0"], [b"x", b"0"], [0, b"0"]])
+def test_a_reply_that_has_no_digit_for_each_tick_cannot_be_read(decide, broker, reply):
+    """The scheduler would end by it."""
+    with pytest.raises(Unreadable):
+        broker.tick(decide(1000).decided).read(reply)
 
 
 def test_whoever_finds_ticks_unconfirmed_finishes_them_once(decide, state, finish, ids, run, broker):

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fusiond.broker.keys import BAND
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.job import new_token
+from tests.proofs.test_queue_model import many
 from tests.support.queue_state import findings
 
 HOUR = 3_600_000
@@ -50,7 +51,7 @@ class Row:
     def claim(self, want=1000, lease_ms=HOUR):
         nonce = new_token()
         found = self.run(
-            self.broker.claim("q", want, dispatcher="d", nonce=nonce, lease_ms=lease_ms, max_rescues=9, parking="p")
+            self.broker.claim("q", want, dispatcher="d", nonce=nonce, lease_ms=lease_ms, max_rescues=9, reservation="p")
         )
         return nonce, [job.id.decode() for job in found.jobs]
 
@@ -79,18 +80,8 @@ def test_tenants_take_turns(row):
     assert row.redis("EXISTS", "test:{q}:tenants") == 0
 
 
-def test_a_tenant_that_was_idle_has_saved_nothing(row):
-    """And one that comes back at once has no second job in a turn."""
-    row.add("aaa", "bb")
-    assert row.next(1) == "a1"
-    row.add("a")
-    assert row.next(4) == "b1 a2 b2 a3"
-    row.add("bb", "cc", "a")
-    assert row.next() == "a4 b3 c1 a5 b4 c2"
-
-
 def test_who_has_no_tenant_shares_one(row):
-    """Whether the argument is missing, is null, or is no text, boolean or whole number."""
+    """Whether the argument is missing, is null, or is not text, boolean or whole number."""
     bodies = ["[[],{}]", '[[],{"tenant":null}]', '[[],{"tenant":[1]}]', "[[1],{}]", '[[],{"tenant":1.5}]']
     row.run(row.broker.enqueue("q", [NewJob(str(n), "t", body.encode()) for n, body in enumerate(bodies)]))
     row.add("a")
@@ -127,7 +118,7 @@ def test_jobs_that_move_take_turns_in_the_other_queue(row):
     assert row.run(findings(row.broker, "q")) == []
 
 
-# -- placed anew ------------------------------------------------------------------------------------------------------
+# -- placed again ------------------------------------------------------------------------------------------------------
 
 
 def test_switching_it_on_gives_turns_to_the_jobs_that_wait(row):
@@ -324,10 +315,4 @@ class Turns(RuleBasedStateMachine):
 
 def test_whatever_happens_the_row_stays_in_order(run, broker, redis):
     """A stateful property."""
-    run_state_machine_as_test(
-        lambda: Turns(run, broker, redis),
-        settings=settings(
-            max_examples=15, stateful_step_count=25, deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
-    )  # fmt: skip
+    run_state_machine_as_test(lambda: Turns(run, broker, redis), settings=many(15, 25))

@@ -58,7 +58,7 @@ def newest(run, broker, status, count):
     """All ids, over pages of that size."""
     ids, start = [], ""
     while True:
-        jobs, start = run(broker.newest("q", JobStatus(status), start=start, count=count))
+        jobs, start, _ = run(broker.newest("q", JobStatus(status), start=start, count=count))
         assert len(jobs) <= count
         ids += [job.id for job in jobs]
         if not start:

@@ -6,8 +6,6 @@ harm.
 """
 
 import argparse
-import functools
-import json
 import sys
 import time
 from pathlib import Path
@@ -28,7 +26,7 @@ def main():
     given = _arguments()
     print(f"seed {given.seed}", flush=True)
     if given.bugs is not None:
-        return hunt.hunt(given.bugs or list(BUGS), given.times, given.seed, _writer(given.markdown))
+        return hunt.hunt(given.bugs or list(BUGS), given.times, given.seed, print if given.markdown else None)
     calm = Plan(max(100, given.jobs // 50), max(5.0, given.seconds / 50), 0, seed=given.seed)
     trials = {} if given.no_control else {"control, no faults": calm}
     trials[f"storm, {given.kills:,} kills in {given.seconds:g} s"] = Plan(
@@ -39,14 +37,7 @@ def main():
         min(given.jobs, SHORT[0]), min(given.seconds, SHORT[1]), min(given.kills, SHORT[2]), given.stops,
         seed=given.seed, many=True,
     )  # fmt: skip
-    figures = {title: trial(title, plan) for title, plan in trials.items()}
-    if given.json:
-        given.json.write_text(json.dumps({"seed": given.seed, **figures}, indent=1))
-    write = _writer(given.markdown)
-    for title, each in figures.items():
-        for line in report.markdown(title, each):
-            write(line)
-    harmed = any(any(each["violations"].values()) for each in figures.values())
+    harmed = sum(trial(title, plan) for title, plan in trials.items()) > 0
     if not given.no_situations:
         print("\nsituations of their own", flush=True)
         harmed = bool(hunt.situations(given.seed, given.times)) or harmed
@@ -64,8 +55,7 @@ def _arguments():
     parser.add_argument("--no-control", action="store_true", help="leave out the run without faults")
     parser.add_argument("--no-situations", action="store_true", help="leave out the situations of I10 to I26")
     parser.add_argument("--log", type=Path, help="keep the daemon's log there")
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--markdown", nargs="?", const="-", help="write tables there; without a file, print them")
+    parser.add_argument("--markdown", action="store_true", help="print a table of the seeded bugs too")
     parser.add_argument("--bugs", nargs="*", metavar="BUG", help="find the seeded bugs, these or all")
     parser.add_argument("--times", type=int, default=1, help="how often each bug, or each situation, is tried")
     given = parser.parse_args()
@@ -74,35 +64,17 @@ def _arguments():
     return given
 
 
-def _writer(path):
-    """Prints a line for "-", else adds it to the file, which begins empty; does nothing where there is none."""
-    if path is None:
-        return lambda _: None
-    if path == "-":
-        return functools.partial(print, flush=True)
-    Path(path).write_text("")
-
-    def write(line):
-        with Path(path).open("a") as file:
-            file.write(line + "\n")
-
-    return write
-
-
 def trial(title, plan):
-    """Carry it out and print its figures; returns them."""
-    print(f"\n{title}", flush=True)
+    """Carry it out and print its figures; returns how many violations there are."""
     ledger = carry_out(plan, say=lambda line: print("  " + line, flush=True))
     began = time.monotonic()
     violations = verdict.judge(ledger)
     ledger.seconds["verdict"] = time.monotonic() - began
-    figures = report.summary(ledger, violations)
-    for line in report.lines(figures):
-        print("  " + line)
+    print(*report.markdown(title, report.summary(ledger, violations)), sep="\n")
     for violation in violations[:50]:
         print("  ✗ " + violation)
     print(f"  {len(violations)} violations" if violations else "  ✓ I1 to I9 hold", flush=True)
-    return figures
+    return len(violations)
 
 
 if __name__ == "__main__":

@@ -13,16 +13,18 @@ import dataclasses
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from fusiond import paths, pointers
+from fusiond import paths
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
+from fusiond.locate import pointers
+from tests.chaos import repeat
 from tests.chaos.package import copy
 from tests.support.running import Running, until
 
@@ -152,13 +154,5 @@ def _judge(pair, trouble, commands):
     return found
 
 
-def main():
-    """Every command under each trouble."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    found = violations(commands=len(COMMANDS))
-    print("\n".join(found) or f"{len(TROUBLES)} troubles, {len(COMMANDS)} commands each: I17 holds")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("addressing", __doc__, partial(violations, commands=len(COMMANDS)), times=1))

@@ -18,8 +18,8 @@ import time
 
 from tests.chaos import ledger, repeat
 from tests.chaos.package import LEASE, SHORTER
-from tests.chaos.plant import CHILD, Plant
-from tests.support.running import alive, run_down, until
+from tests.chaos.plant import CHILD, Plant, played
+from tests.support.running import alive, send, until
 
 FILE = """
 broker: {{url: embedded}}
@@ -69,6 +69,8 @@ JOBS = 4
 class Attempts(Plant):
     """The daemon, with a task for each conduct and policy. Two groups serve them: one finds what the other has lost."""
 
+    declares = ("good_none",)
+
     def __init__(self, edits):
         super().__init__((*SHORTER, *edits))
         (self.app / "conduct.py").write_text(TASKS)
@@ -79,28 +81,21 @@ class Attempts(Plant):
         )
         self.write(FILE.format(app=self.app, runs=self.runs, tasks=tasks))
 
-    def _declared(self):
-        return "good_none" in self.run(self.broker.catalogue()).tasks
-
 
 def violations(edits=(), seed=0):
     """What has begun too often, or has not ended, a sentence each."""
-    with Attempts(edits) as plant:
-        plant.start_up()
-        client = plant.client()
+    cuts = [_kill_child, _kill_server, _kill_dispatchers, _stop_dispatcher, _end_daemon]
+    random.Random(seed).shuffle(cuts)
+
+    def story(plant, client):
         jobs = _by_themselves(client)
-        cuts = [_kill_child, _kill_server, _kill_dispatchers, _stop_dispatcher, _end_daemon]
-        random.Random(seed).shuffle(cuts)
-        try:
-            _at_rest(plant)
-            for cut in cuts:
-                jobs |= _cut_off(plant, client, cut)
-            _at_rest(plant)
-        except AssertionError as error:
-            return [f"I15 {error}"]
-        found = list(judge(jobs, ledger.read_runs(plant.runs)))
-        plant.end()
-    return found
+        plant.rest("default")
+        for cut in cuts:
+            jobs |= _cut_off(plant, client, cut)
+        plant.rest("default")
+        return judge(jobs, ledger.read_runs(plant.runs))
+
+    return played(Attempts(edits), "I15", story)
 
 
 def judge(jobs, runs):
@@ -135,24 +130,16 @@ def _running(plant, ids):
     return [run for id_ in ids for run in every.get(id_, ()) if run.ended is None and alive(run.child)]
 
 
-def _kill(pids):
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
 def _kill_dispatchers(_plant, running):
-    _kill({run.dispatcher for run in running})
+    send(signal.SIGKILL, *{run.dispatcher for run in running})
 
 
 def _kill_child(_plant, running):
-    _kill({running[0].child})
+    send(signal.SIGKILL, running[0].child)
 
 
 def _kill_server(_plant, running):
-    _kill({running[0].server})
+    send(signal.SIGKILL, running[0].server)
 
 
 def _stop_dispatcher(_plant, running):
@@ -166,17 +153,6 @@ def _end_daemon(plant, _running):
     """Its jobs are killed at `drain_timeout`; started again, it has them failed already."""
     plant.stop()
     plant.start_up()
-
-
-def _at_rest(plant):
-    """Until nothing waits or runs. AssertionError: something does."""
-
-    def left():
-        with plant.connect() as connection:
-            counts = connection.run(plant.broker.counts("default"))
-        return counts.queued + counts.scheduled + counts.started + counts.inbox
-
-    run_down(left, lambda: f"{left()} jobs have not ended", 40)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which fault explains that a job ran again, or that a lease ran out. By pid, so that ten thousand are no burden."""
+"""Which fault explains that a job ran again, or that a lease ran out. By pid, so that ten thousand are not a burden."""
 
 import itertools
 from bisect import bisect_left
@@ -57,12 +57,6 @@ class Blame:
         # Redis may die twice in a row, and so be away for longer than a lease lasts.
         killed = self._killed.between(began - self._lease, until)
         return next((two for one, two in itertools.pairwise(killed) if two.at - one.at < self._lease), None)
-
-    def unconfirmed(self, run, after):
-        """The fault because of which a job that a wake-up has brought had begun and was not confirmed, or None."""
-        stops = self._stops[run.dispatcher] + self._away.between(run.began - 30.0, after.began)
-        held_up = [stop for stop in stops if stop.at <= after.began and stop.until >= run.began - SKEW]
-        return next(iter(held_up + self._hurt.between(run.began - DYING, after.began)), None)
 
     def _cut_off(self, run, fault):
         """Whether the fault came before the run's outcome can have reached Redis."""

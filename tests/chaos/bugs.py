@@ -75,7 +75,7 @@ _LOCKS, _TURNS = "broker/lua/shared/locks.lua", "broker/lua/shared/turns.lua"
 _HELD, _PLACES = "broker/lua/shared/held.lua", "broker/lua/shared/places.lua"
 _WAITING, _EXCHANGE, _CAPACITY = (
     "worker/dispatcher/waiting.py",
-    "worker/dispatcher/claims/exchange.py",
+    "worker/dispatcher/claims/lane.py",
     "worker/pool/capacity.py",
 )
 _LANES = "worker/dispatcher/claims/lanes.py"
@@ -99,11 +99,7 @@ _NOTED = "        self._cursors.read.update(ahead.read)\n        await self._hol
 BUGS = {
     "no fence": Bug(
         "settle", "takes an outcome under whatever token", "a dispatcher stopped",
-        [Edit(_SETTLE, "text:sub(1, #mark) == mark)) then", "text:sub(1, 1) == 't')) then")],
-    ),
-    "a claim that is forgotten early": Bug(
-        "settle", "counts the jobs of a claim down twice", "connections of busy lanes cut",
-        [Edit("broker/lua/shared/claims.lua", "LEFT, -number)", "LEFT, -2 * number)")],
+        [Edit(_SETTLE, "text:sub(1, #mark) ~= mark then", "text:sub(1, 1) ~= 't' then")],
     ),
     "a lease that a settle leaves": Bug(
         "settle", "leaves the ended job among the started", "no faults",
@@ -113,9 +109,9 @@ BUGS = {
         "settle", "counts an outcome again when it is settled again", "connections of busy lanes cut",
         [Edit(_TALLY, "if is_stale and is_stale[i] then", "if false then")],
     ),
-    "a minute that is lost": Bug(
-        "settle", "forgets what it has counted in a minute when the next one begins", "no faults",
-        [Edit(_TALLY, "of.h[task], of.t[task] = merged(of.h[task], text), merged(of.t[task], text)", "")],
+    "outcomes alike that count once": Bug(
+        "settle", "counts one of the outcomes of a batch that are alike", "no faults",
+        [Edit(_TALLY, "count_up(task, letter, number)", "count_up(task, letter, 1)")],
     ),
     "a retry that drops": Bug(
         "settle", "puts a crashed job nowhere", "children killed",
@@ -131,7 +127,7 @@ BUGS = {
     ),
     "a rescue that the history leaves out": Bug(
         "claim", "counts the rescue of a job, and its history does not tell of it", "dispatchers killed",
-        [Edit(_RESCUE, "  made.remember(h, outcome,", "  local _ = h.cancel and made.remember(h, outcome,")],
+        [Edit(_RESCUE, "  made.remember(h, h", "  local _ = h.cancel and made.remember(h, h")],
     ),
     "rescue of the living": Bug(
         "claim", "takes back leases that hold", "no faults",
@@ -211,7 +207,7 @@ BUGS = {
     ),
     "no renewal": Bug(
         "dispatcher", "never renews a lease", "no faults",
-        [Edit(_LEASES, "await self.renew_once()", "pass")],
+        [Edit(_LEASES, "await self._renew_due()", "pass")],
     ),
     "no self-fencing": Bug(
         "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",
@@ -224,7 +220,7 @@ BUGS = {
     "a token from a counter": Bug(
         "dispatcher", "numbers its claims, as every other dispatcher does", "no faults",
         [
-            Edit(_EXCHANGE, "new_token(self._mark), parking", "next(_TOKENS), parking"),
+            Edit(_EXCHANGE, "new_token(self._mark), reservation", "next(_TOKENS), reservation"),
             Edit(
                 _EXCHANGE, "from fusiond.job import mark_of, new_token\n",
                 "import itertools\nfrom fusiond.job import mark_of\n_TOKENS = map(str, itertools.count())\n",
@@ -238,7 +234,7 @@ BUGS = {
                 _WAITING, _TAKE,
                 _TAKE + "                from fusiond.broker.records import Outcome\n"
                 "                finished = (attempt.id, attempt.token, 'finished', 3600000, 0, b'null')\n"
-                "                self._endings._outcomes.add(attempt, Outcome(*finished))\n",
+                "                self._settler._outcomes.add(attempt, Outcome(*finished))\n",
             )
         ],
     ),
@@ -276,7 +272,7 @@ BUGS = {
             Edit(
                 _CAPACITY,
                 "min(ahead, WAITING * self._soon_free()) if quick else 0",
-                "WAITING * self._group.processes",
+                "WAITING * self._conf.group.processes",
             )
         ],
     ),
@@ -289,8 +285,8 @@ BUGS = {
         "a group replaced under long jobs",
         [
             Edit(
-                "worker/dispatcher/loop.py", "        self.pool.leave(slots)\n        self._wake.set()\n",
-                "        self.pool.leave(slots)\n",
+                "worker/dispatcher/loop.py", "        self.pool.capacity.leave(slots)\n        self._wake.set()\n",
+                "        self.pool.capacity.leave(slots)\n",
             )
         ],
     ),
@@ -306,7 +302,7 @@ BUGS = {
     ),
     "a job that was taken back and begins": Bug(
         "child", "begins whatever it was handed, whenever", "a group stopped",
-        [Edit("worker/runtime/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % self._ring]", "return True")],
+        [Edit("worker/runtime/wire.py", "return _clock(_BOOT) < words[_FIRST + serial % self.ring]", "return True")],
     ),
     "a beginning that is not marked": Bug(
         "child", "does not say that it has begun a job", "children killed",
@@ -396,7 +392,7 @@ BUGS = {
             Edit(_TICKING, "import logging\n", "import asyncio\nimport logging\n"),
         ],
     ),
-    "a scheduler that begins anew": Bug(
+    "a scheduler that begins again": Bug(
         "scheduler", "passes over the ticks from before its start", "the scheduler killed as it ticks",
         [Edit(_TICKING, "first_seen=state.first_seen if is_known else state.now", "first_seen=state.now")],
     ),
@@ -463,7 +459,12 @@ BUGS = {
     ),
     "a generation that counts itself alone": Bug(
         "dispatcher", "has as many children as it may beside its former generation", "processes that follow the load",
-        [Edit(_CAPACITY, "self._group.processes - math.ceil(self._left / self.concurrency)", "self._group.processes")],
+        [
+            Edit(
+                _CAPACITY, "self._conf.group.processes - math.ceil(self._left / self.concurrency)",
+                "self._conf.group.processes",
+            )
+        ],
     ),
     "a row that has no turns": Bug(
         "enqueue", "has the jobs of all tenants wait in the order of their arrival", "tenants under kills",
@@ -541,7 +542,7 @@ BUGS = {
     ),
     "a command that trusts whoever answers": Bug(
         "commands", "do not ask the daemon which file it runs", "files in trouble",
-        [Edit("supervise/locate.py", "if not pointers.same_file(runs, file):", "if False:")],
+        [Edit("locate/find_daemons.py", "if not pointers.same_file(runs, file):", "if False:")],
     ),
     "a dead daemon that is followed": Bug(
         "catalogue", "follows daemons that have ended before those that live, and calls each task served",
@@ -557,11 +558,11 @@ BUGS = {
     ),
     "a move that loses": Bug(
         "requeue", "puts a moved job nowhere", "roll-outs and roll-backs",
-        [Edit("broker/lua/move_end.lua", "    if redis.call('ZSCORE', DEFERRED, id) then\n", "    if false then\n")],
+        [Edit("broker/lua/move.lua", "  post(target, 'move', id, kind, place, '', children, unpack(fields))\n", "")],
     ),
     "a rescue that is not told": Bug(
         "rescue", "leaves no event", "events under kills",
-        [Edit(_RESCUE, "      if events then events.job('rescued', id, h, since_claim(h)) end\n", "")],
+        [Edit(_RESCUE, "    if events then events.job('rescued', id, h, since_claim(h)) end\n", "")],
     ),
     "a sink that notes what it has not delivered": Bug(
         "sink", "notes how far it has read, and then delivers", "events under kills",

@@ -13,9 +13,7 @@ After each, as many jobs at once as the group has processes must run, and the da
 starts, reloads or signals anything then.
 """
 
-import argparse
 import contextlib
-import os
 import resource
 import shutil
 import signal
@@ -25,10 +23,11 @@ import time
 
 from fusiond.client import Client
 from fusiond.errors import FusionError
+from tests.chaos import repeat
 from tests.chaos.package import Edit
 from tests.chaos.plant import CHILD, DISPATCHER, SERVER, SUPERVISOR, Plant
 from tests.chaos.resources import limited, most_descriptors
-from tests.support.running import until
+from tests.support.running import send, until
 
 PROCESSES = 2
 #: s; for capacity to return once the failure is over. The longest pause is 4 s; the rest is what the machine needs
@@ -78,9 +77,7 @@ class Site(Plant):
         self.write(FILE.format(app=self.app, python=self.venv / "bin" / "python", processes=PROCESSES))
 
     def kill(self, kind):
-        for pid in self.pids(kind):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, *self.pids(kind))
 
     def serves(self):
         """Whether as many jobs as there are processes run at once, and the daemon says that it is ready."""
@@ -139,8 +136,7 @@ def imports(site, seconds):
 
 def frozen(site, _seconds):
     """The old generation never hears that it is to drain, and holds all slots."""
-    for pid in site.pids(DISPATCHER):
-        os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, *site.pids(DISPATCHER))
     body = site.file.read_text().removeprefix(site.head())
     outcome = site.reload(body.replace("drain_timeout: 2s", "drain_timeout: 2s, environment: {GENERATION: next}"))
     assert outcome["result"] == "applied", outcome
@@ -184,22 +180,5 @@ def _state(site):
     return {name: (one["state"], one["reason"]) for name, one in site.programs().items()}
 
 
-def main():
-    """Each failure, so many times."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.capacity", description=__doc__)
-    parser.add_argument("--times", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long each failure lasts")
-    parser.add_argument("names", nargs="*", choices=[*FAILURES, []], help="the failures; default: all")
-    given = parser.parse_args()
-    failed = False
-    for _ in range(given.times):
-        for name in given.names or FAILURES:
-            began = time.monotonic()
-            found = violations(names=[name], seconds=given.seconds)
-            failed |= bool(found)
-            print(f"{'✗' if found else '✓'} {name:12} {time.monotonic() - began:5.1f} s {' '.join(found)}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("capacity", __doc__, violations, times=3))

@@ -18,7 +18,7 @@ from tests.chaos import ledger, verdict
 from tests.chaos.faults import Fault
 from tests.chaos.load import Load
 from tests.chaos.plant import QUEUES, REDIS
-from tests.chaos.sentinel import FATAL, MIX, RATE, Over, began_after, more, spread
+from tests.chaos.sentinel import FATAL, MIX, RATE, Over, spread
 from tests.support.replicas import RedisCluster
 from tests.support.running import until
 
@@ -60,16 +60,16 @@ def carry_out(times, seed=0, say=lambda _: None):
         rand.shuffle(kinds)
         faults, took, back = [], {kind: [] for kind in FAULTS}, []
         for number, kind in enumerate(kinds):
-            more(load, 30)
+            load.more(30)
             queue, at = rand.choice(QUEUES[:2]), time.time()
             seconds = FAULTS[kind](cluster, plant.broker.keys.root(queue))
             ended = time.time()
-            began = until(lambda: began_after(plant, ended), plant.text, timeout=120)  # noqa: B023
+            began = until(lambda: plant.began_after(ended), plant.text, timeout=120)  # noqa: B023
             faults.append(Fault(REDIS, 0, at, ended - at))
             took[kind].append(seconds)
             back.append(began - ended)
             say(f"{number + 1} of {len(kinds)}: {kind}, queue {queue}, {seconds:.2f} s; a job {back[-1]:.2f} s after")
-        more(load, 30)
+        load.more(30)
         load.stop()
         try:
             ledger.settled(plant, load.acks, timeout=180)

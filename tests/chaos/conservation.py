@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from tests.chaos.package import SHORTER
 from tests.chaos.redis import Outside
-from tests.support.redis_server import Server
-from tests.support.running import Running, descendants, run_down, until
+from tests.support.redis_server import own_server
+from tests.support.running import descendants, run_down, until
 
 #: children of each of the two daemons, or threads of its only child
 CHILDREN = 2
@@ -56,6 +56,8 @@ workers: {{main: {{{keys}}}}}
 class Host(Outside):
     """One of two daemons; the runs of both are in one file."""
 
+    declares = ("quick",)
+
     def __init__(self, server, edits, runs, isolation):
         super().__init__(server, edits)
         self.runs, self._isolation, self._colour = runs, isolation, 0
@@ -70,9 +72,6 @@ class Host(Outside):
         self._colour += 1
         answer = self.reload(self._body())
         assert answer["result"] == "applied", answer
-
-    def _declared(self):
-        return "quick" in self.run(self.broker.catalogue()).tasks
 
 
 class Run(NamedTuple):
@@ -166,11 +165,8 @@ def carry_out(isolation, seconds=12.0, seed=0, edits=()):
 def _running(count, isolation, edits):
     """So many daemons on one Redis, and what notes for how long they wait for a processor."""
     with contextlib.ExitStack() as stack:
-        place = Running()  # for its directory
-        stack.callback(place.close)
-        server = Server(place.directory).start()
-        stack.callback(server.close)
-        runs = place.directory / "runs"
+        server, place = own_server(stack)
+        runs = place / "runs"
         runs.touch()
         hosts = [stack.enter_context(Host(server, (*SHORTER, *edits), runs, isolation)) for _ in range(count)]
         for host in hosts:

@@ -9,7 +9,6 @@ begun after its job's expiry (I16).
 """
 
 import contextlib
-import os
 import signal
 import sys
 import time
@@ -17,8 +16,8 @@ import time
 from tests.chaos import ledger, repeat
 from tests.chaos.blame import SKEW
 from tests.chaos.package import LEASE, MARGIN, RENEW, SHORTER
-from tests.chaos.plant import CHILD, DISPATCHER, Plant
-from tests.support.running import run_down, until
+from tests.chaos.plant import CHILD, DISPATCHER, Plant, played
+from tests.support.running import send, until
 
 #: s; below what is left of a lease when it is trusted no more, so that only the expiry can keep a job from its begin
 EXPIRES = LEASE - MARGIN - 1.5
@@ -35,30 +34,22 @@ workers: {{main: {{processes: 3, isolation: {isolation}}}}}
 class Expiry(Plant):
     """The daemon, with one group and one task."""
 
+    declares = ("run",)
+
     def __init__(self, edits, isolation):
         super().__init__((*SHORTER, *edits))
         self.write(FILE.format(app=self.app, runs=self.runs, isolation=isolation))
 
-    def _declared(self):
-        return "run" in self.run(self.broker.catalogue()).tasks
-
 
 def violations(edits=(), seed=0):
     """What has begun too late, or has not ended, a sentence each."""
-    isolation = ("process", "fork")[seed % 2]
-    with Expiry(edits, isolation) as plant:
-        plant.start_up()
-        client = plant.client()
-        late = {}
-        try:
-            late |= _killed(plant, client)
-            late |= _frozen(plant, client)
-            _at_rest(plant)
-        except AssertionError as error:
-            return [f"I16 {str(error).splitlines()[0]}"]
-        found = list(judge(late, ledger.read_runs(plant.runs)))
-        plant.end()
-    return found
+
+    def story(plant, client):
+        late = _killed(plant, client) | _frozen(plant, client)
+        plant.rest("default")
+        return judge(late, ledger.read_runs(plant.runs))
+
+    return played(Expiry(edits, ("process", "fork")[seed % 2]), "I16", story)
 
 
 def judge(late, runs):
@@ -71,14 +62,11 @@ def judge(late, runs):
 
 @contextlib.contextmanager
 def _stopped(pids):
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    send(signal.SIGSTOP, *pids)
     try:
         yield
     finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT, *pids)
 
 
 def _claimed(plant, client):
@@ -98,10 +86,9 @@ def _killed(plant, client):
     time.sleep(RENEW + 0.5)
     with _stopped(plant.pids(CHILD)):
         late = _claimed(plant, client)
-        for pid in plant.pids(DISPATCHER):
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, *plant.pids(DISPATCHER))
         time.sleep(EXPIRES + 0.2)
-    _at_rest(plant)
+    plant.rest("default")
     return late | {begun.id: expiry}
 
 
@@ -116,19 +103,8 @@ def _frozen(plant, client):
         time.sleep(EXPIRES + 0.2)
         stopped.close()  # the children go on first
         time.sleep(0.2)
-    _at_rest(plant)
+    plant.rest("default")
     return late
-
-
-def _at_rest(plant):
-    """Until nothing waits or runs. AssertionError: something does."""
-
-    def left():
-        with plant.connect() as connection:
-            counts = connection.run(plant.broker.counts("default"))
-        return counts.queued + counts.scheduled + counts.started + counts.inbox
-
-    run_down(left, lambda: f"{left()} jobs have not ended", 40)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ from fusiond.broker.call import as_is, plain
 from fusiond.errors import BrokerError
 from tests.chaos.package import LEASE
 from tests.chaos.plant import CHILD, DISPATCHER, REDIS, SCHEDULER, SERVER, SUPERVISOR, WRAPPER
-from tests.support.running import descendants
+from tests.support.running import descendants, send
 
-#: faults that are no process' end: every connection to Redis is cut in the middle of its commands · Redis is away for
-#: longer than a glance, for whatever reason, which is measured
+#: faults that are not the end of a process: every connection to Redis is cut in the middle of its commands · Redis is
+#: away for longer than a glance, for whatever reason, which is measured
 CUT, AWAY = "connections cut", "Redis away"
 #: what is done beside a kill or a stop of a kind of process, each function says what
 AMBUSH, SNARE, AT_TICK, WHOLE_GROUP = "ambush", "snare", "at a tick", "whole group"
-#: a dispatcher is told to end, as by an operator who has it started anew: SIGTERM
+#: a dispatcher is told to end, as by an operator who has it started again: SIGTERM
 TERM = "dispatcher ended"
 
 
@@ -132,19 +132,14 @@ class FaultsBeside:
         pid = self._rand.choice(pids)
         if kind == DISPATCHER and self._rand.random() < 0.5:
             self._stopped[pid] = time.monotonic() + LEASE + 0.5
-            _signal(pid, signal.SIGSTOP)
+            send(signal.SIGSTOP, pid)
         else:
-            _signal(pid, signal.SIGKILL)
+            send(signal.SIGKILL, pid)
 
     def _go_on(self, now):
         for pid in [pid for pid, at in self._stopped.items() if now > at]:
             del self._stopped[pid]
-            _signal(pid, signal.SIGCONT)
-
-
-def _signal(pid, number):
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+            send(signal.SIGCONT, pid)
 
 
 def cut(plant, faults, rand):
@@ -191,10 +186,9 @@ def snare(plant, faults, rand):
     """Kill a child that was handed jobs and could not begin them."""
     if children := plant.pids(CHILD):
         pid = rand.choice(children)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.08)
-            kill(plant, CHILD, pid, faults)
+        send(signal.SIGSTOP, pid)
+        time.sleep(0.08)
+        kill(plant, CHILD, pid, faults)
 
 
 def tell_to_end(plant, faults, rand):
@@ -202,8 +196,7 @@ def tell_to_end(plant, faults, rand):
     if dispatchers := plant.pids(DISPATCHER):
         pid = rand.choice(dispatchers)
         faults.append(Fault(TERM, pid, time.time()))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+        send(signal.SIGTERM, pid)
 
 
 def at_tick(plant, faults, rand):
@@ -215,10 +208,9 @@ def at_tick(plant, faults, rand):
         return
     time.sleep(1.0 - (time.time() + 0.05) % 1.0)
     for pid in plant.pids(SCHEDULER):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(0.1)
-            kill(plant, SCHEDULER, pid, faults)
+        send(signal.SIGSTOP, pid)
+        time.sleep(0.1)
+        kill(plant, SCHEDULER, pid, faults)
 
 
 def _await_tick(plant):

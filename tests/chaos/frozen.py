@@ -9,7 +9,6 @@ two leases; status 1 where one does.
 In turn a fork server, a child and a dispatcher of either isolation, and the scheduler; Redis and the supervisor apart.
 """
 
-import argparse
 import contextlib
 import itertools
 import os
@@ -18,10 +17,11 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 from fusiond.errors import FusionError
 from fusiond.job import JobStatus
-from tests.chaos import ledger
+from tests.chaos import ledger, repeat
 from tests.chaos.load import Ack
 from tests.chaos.package import LEASE, SHORTER, Edit
 from tests.chaos.plant import CHILD, DISPATCHER, SCHEDULER, SERVER, Plant
@@ -165,19 +165,5 @@ def _watch(site, where):
     ]
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.frozen", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--times", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    failed = 0
-    for number, place in itertools.product(range(given.times), PLACES):
-        found = violations(seed=given.seed + number, places=[place])
-        failed += bool(found)
-        print(f"{'✗' if found else '✓'} {place[0]} {place[1]}", *found[:5], sep="\n  ", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("frozen", __doc__, partial(violations, places=PLACES), times=1))

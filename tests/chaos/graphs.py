@@ -17,7 +17,7 @@ from fusiond.flows.run_control import RunControl, RunRef
 from tests.chaos import repeat
 from tests.chaos.faults import FaultsBeside
 from tests.chaos.package import SHORTER
-from tests.chaos.plant import Plant, storm_and_rest
+from tests.chaos.plant import Plant, played
 from tests.support.running import run_down
 
 FILE = """
@@ -85,20 +85,18 @@ LOAD, PAUSE, PEACE = 8.0, 1.0, 60
 class Graphs(Plant):
     """The daemon, with two groups that serve both queues."""
 
+    declares = ("whole",)
+
     def __init__(self, edits):
         super().__init__((*SHORTER, *edits))
         (self.app / "graph_work.py").write_text(WORK)
         self.write(FILE.format(app=self.app, runs=self.runs))
 
-    def _declared(self):
-        with contextlib.suppress(BrokerError):
-            return "whole" in self.run(self.broker.catalogue()).flows
-        return False
-
 
 def violations(edits=(), seed=0):
     """What was found, a sentence each."""
-    return storm_and_rest(Graphs(edits), "I22", lambda plant: _storm(plant, plant.client(), random.Random(seed)), _rest)
+    rand = random.Random(seed)
+    return played(Graphs(edits), "I22", lambda plant, client: _rest(plant, _storm(plant, client, rand)))
 
 
 def _storm(plant, client, rand):

@@ -56,6 +56,7 @@ def hunt(names, times, seed, write):
             found = stand(plan, seed + number)
             failed += bool(found)
             _say(f"(the right code) {plan}", found, time.monotonic() - began, good=not found)
+    write = write or (lambda _: None)
     write("| bug | in | what it does | found under | by | found | seconds, most |\n|---|---|---|---|---|---|---|")
     for name in names:
         kinds, hits, tries, slowest = Counter(), 0, 0, 0.0

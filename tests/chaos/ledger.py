@@ -42,7 +42,7 @@ class Run(NamedTuple):
 class Step(NamedTuple):
     """One step of the protocol, as Redis took it."""
 
-    #: claim rescue lapse retry released finished failed canceled requeue tick
+    #: claim rescue retry released finished failed canceled requeue tick
     verb: str
     id: str
     #: of a claim and of what settles; of a tick: the decision
@@ -55,7 +55,7 @@ class Step(NamedTuple):
     dispatcher: int = 0
     #: of a tick
     entry: str = ""
-    #: of a rescue and of a lapse: the job ends with it, since its cancel was asked for
+    #: of a rescue: the job ends with it, since its cancel was asked for
     cancels: bool = False
 
 
@@ -218,7 +218,20 @@ def _step(at, words):
 
 
 #: after the last job, nothing else may be there
-_OF_QUEUE = ("seq", "conf", "finished", "failed", "canceled", "wake", "log", "job:", "claim:", "ticks", "metrics")
+_OF_QUEUE = (
+    "seq",
+    "conf",
+    "finished",
+    "failed",
+    "canceled",
+    "wake",
+    "log",
+    "job:",
+    "claim:",
+    "given:",
+    "ticks",
+    "metrics",
+)
 _OF_ALL = (
     "fusion:queues", "fusion:workers", "fusion:worker:", "fusion:catalog", "fusion:daemons", "fusion:cron",
     "fusion:meta",

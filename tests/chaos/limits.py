@@ -9,8 +9,6 @@ or a held job was left over (I20).
 4. at rest  all jobs have ended, none is held, and no place is taken
 """
 
-import contextlib
-import os
 import random
 import signal
 import sys
@@ -21,8 +19,8 @@ from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
 from tests.chaos import cluster, repeat
 from tests.chaos.package import LEASE, LOGGED, SHORTER
-from tests.chaos.plant import CHILD, DISPATCHER, Plant
-from tests.support.running import run_down
+from tests.chaos.plant import CHILD, DISPATCHER, Plant, played
+from tests.support.running import send
 
 #: s in which no more jobs end; what was held back by a kill goes on sooner, what nobody passes on is looked at later
 PEACE = 20.0
@@ -47,31 +45,26 @@ _ENDS = {"finished", "failed", "canceled", "retry", "released", "rescue"}
 class Limits(Plant):
     """The daemon, with two groups."""
 
+    declares = ("sync",)
+
     def __init__(self, edits, text=FILE):
         super().__init__((*SHORTER, *LOGGED, *edits))
         with (self.app / "work.py").open("a") as file:
             file.write("\n\ndef run_for(seconds, *, account, job):\n    run(seconds, job=job)\n")
         self.write(text.format(app=self.app, runs=self.runs, few=FEW, one=ONE))
 
-    def _declared(self):
-        return "sync" in self.run(self.broker.catalogue()).tasks
-
 
 def violations(edits=(), seed=0):
     """What was over a limit, or is left over, a sentence each."""
     rand = random.Random(seed)
-    with Limits(edits) as plant:
-        plant.start_up()
-        client = plant.client()
+
+    def story(plant, client):
         key_of = _fill(client, rand, JOBS if plant.cluster is None else 2 * JOBS)
-        try:
-            _harm(plant, client, rand)
-            run_down(lambda: _left(plant), lambda: f"{_left(plant)} jobs have not ended", PEACE)
-        except AssertionError as error:
-            return [f"I20 {str(error).splitlines()[0]}"]
-        found = [*_judge(plant, key_of), *_rest(plant)]
-        plant.end()
-    return found
+        _harm(plant, client, rand)
+        plant.rest(*QUEUES, patience=PEACE)
+        return [*_judge(plant, key_of), *_rest(plant)]
+
+    return played(Limits(edits), "I20", story)
 
 
 def _fill(client, rand, count):
@@ -94,7 +87,7 @@ def _harm(plant, client: Client, rand):
             stop_or_kill(rand.choice(pids), rand)
         if moves:
             queue, move = moves.pop(rand.randrange(len(moves)))
-            assert _left(plant), "all jobs have ended before each slot has moved"
+            assert plant.left(*QUEUES), "all jobs have ended before each slot has moved"
             move(plant.cluster, plant.broker.keys.root(queue))
         held = plant.run(plant.broker.jobs("shared", "held", count=3))
         if held and rand.random() < 0.3:
@@ -110,19 +103,12 @@ def _moves(nodes):
 
 def stop_or_kill(pid, rand):
     """Kill it, or now and then stop it for longer than a lease."""
-    with contextlib.suppress(ProcessLookupError):
-        if rand.random() < 0.1:
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(LEASE + 0.3)
-            os.kill(pid, signal.SIGCONT)
-        else:
-            os.kill(pid, signal.SIGKILL)
-
-
-def _left(plant):
-    with plant.connect() as connection:
-        counts = [connection.run(plant.broker.counts(queue)) for queue in QUEUES]
-    return sum(each.queued + each.held + each.scheduled + each.started + each.inbox for each in counts)
+    if rand.random() < 0.1:
+        send(signal.SIGSTOP, pid)
+        time.sleep(LEASE + 0.3)
+        send(signal.SIGCONT, pid)
+    else:
+        send(signal.SIGKILL, pid)
 
 
 def _judge(plant, key_of):

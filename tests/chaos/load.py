@@ -19,6 +19,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError, UnknownTask
 from fusiond.job import JobStatus, new_id
+from tests.support.running import until
 
 
 class Ack(NamedTuple):
@@ -90,7 +91,6 @@ class Load(threading.Thread):
         self.acks = []
         #: job id → Cancel
         self.cancels = {}
-        self.requeued = 0
         self.failure = None
 
     def run(self):
@@ -177,7 +177,7 @@ class Load(threading.Thread):
         failed = self._client._run(self._broker.jobs("slow", JobStatus.FAILED, count=500))
         ids = [record.id for record in failed if record.id in self._flawed]
         if ids:
-            self.requeued += self._client._run(self._broker.requeue("slow", ids)).count(1)
+            self._client._run(self._broker.requeue("slow", ids))
             self._flawed.difference_update(ids)
         return len(ids)
 
@@ -195,6 +195,12 @@ class Load(threading.Thread):
         """No more jobs; returns when the last call has ended."""
         self._over.set()
         self.join(60)
+        self.check()
+
+    def more(self, count, what="the producer stands still", timeout=120):
+        """Wait until so many more jobs were acknowledged."""
+        goal = len(self.acks) + count
+        until(lambda: self.failure or len(self.acks) >= goal, what, timeout)
         self.check()
 
     def check(self):

@@ -10,7 +10,6 @@ job that should hold its lock does not, or where a lock outlives its job (I19).
 
 import contextlib
 import json
-import math
 import random
 import sys
 import time
@@ -20,9 +19,8 @@ from fusiond.errors import BrokerError, EnqueueError
 from tests.chaos import repeat
 from tests.chaos.faults import FaultsBeside
 from tests.chaos.package import SHORTER
-from tests.chaos.plant import Plant
+from tests.chaos.plant import Plant, played
 from tests.support.job_text import decode
-from tests.support.running import run_down
 
 FILE = """
 broker: {{url: embedded}}
@@ -68,30 +66,19 @@ return { jobs, locks }
 class Locks(Plant):
     """The daemon, with two groups that serve both queues."""
 
+    declares = QUEUES
+
     def __init__(self, edits, seed):
         super().__init__((*SHORTER, *edits))
         (self.app / "unique_work.py").write_text(WORK)
         first, second = (("skip", "replace"), ("replace", "refuse"))[seed % 2]
         self.write(FILE.format(app=self.app, runs=self.runs, first=first, second=second))
 
-    def _declared(self):
-        with contextlib.suppress(BrokerError):
-            return set(QUEUES) <= self.run(self.broker.catalogue()).tasks.keys()
-        return False
-
 
 def violations(edits=(), seed=0):
     """What the looks have found, a sentence each."""
     rand = random.Random(seed)
-    with Locks(edits, seed) as plant:
-        plant.start_up()
-        found = set(_storm(plant, plant.client(), rand))
-        try:
-            found |= _rest(plant)
-        except AssertionError as error:
-            found.add(f"I19 {str(error).splitlines()[0]}")
-        plant.end()
-    return sorted(found)
+    return played(Locks(edits, seed), "I19", lambda plant, client: {*_storm(plant, client, rand), *_rest(plant)})
 
 
 def look(plant, queue):
@@ -151,14 +138,7 @@ def _act(plant, client, rand):
 
 def _rest(plant):
     """What is wrong once nothing waits or runs. AssertionError: something does."""
-
-    def left():
-        with contextlib.suppress(BrokerError):
-            counts = [plant.run(plant.broker.counts(queue)) for queue in QUEUES]
-            return sum(each.waiting + each.started for each in counts)
-        return math.inf
-
-    run_down(left, lambda: f"{left()} jobs have not ended", 40)
+    plant.rest(*QUEUES)
     return {problem for queue in QUEUES for problem in look(plant, queue)}
 
 

@@ -5,7 +5,7 @@ For each step of tests/failpoints.py a daemon of its own:
 
 1. start   it with the step's two points armed, each with every action
 2. load    jobs, and what else the step needs to be passed: reloads, stopped dispatchers, restarts, other failpoints
-3. keep    it going: what stopped itself goes on after a while, longer than a lease; a daemon that ended is started anew
+3. keep    it going: what stopped itself goes on after a while, longer than a lease; an ended daemon is started again
 4. peace   once every point has fired often enough: no more faults, and the same daemon ends all jobs
 5. judge   the ledger by verdict.py; each firing is a fault of it
 
@@ -34,7 +34,7 @@ from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, MARGIN, RENEW, SHORTER, Edit
 from tests.chaos.plant import Plant
 from tests.failpoints import CHILD, DISPATCHER, HOOK, LOG, REDIS, SCHEDULER, SERVER, STEPS, SUPERVISOR, VARIABLE
-from tests.support.running import until
+from tests.support.running import send, until
 
 #: what each point does, and how often, relative to the others
 ACTIONS = {"kill": 0.4, "stop": 0.2, "raise": 0.4}
@@ -122,8 +122,7 @@ COURSES = {
     "exchange": Course(0.04),
     "wake": Course(0.04),
     "bring": Course(0.04),
-    # A job that is heard of too late must be confirmed before it begins.
-    "confirm": Course(0.5, more="bring.before:delay=0.5:0.1", later=0.7),
+    "given": Course(0.3),
     "renew": Course(0.25),
     "fence": Course(0.4, mix=_CANCELED, later=0.7),
     "kill": Course(0.4, mix=_CANCELED, later=0.7),
@@ -204,7 +203,7 @@ def rules(step, course, actions):
 
 
 class Fired(Plant):
-    """A daemon with failpoints; `tend()` reads what has fired, continues what has stopped, starts it anew."""
+    """A daemon with failpoints; `tend()` reads what has fired, continues what has stopped, starts it again."""
 
     def __init__(self, step, actions, groups):
         super().__init__(QUICKER)
@@ -215,14 +214,13 @@ class Fired(Plant):
         self.environment["PYTHONDONTWRITEBYTECODE"] = ""  # whoever starts this may want none; a thousand starts do
         self._groups = groups if STEPS[step].actor in OF_GROUPS else 1
         self._turn, self.entries = BACKLOG, ["ticking"]
-        self.lives = 0
         self.firings, self._read = [], 0
         #: epoch s, pid
         self._stopped = []
         self.next_turn()
 
     def next_turn(self):
-        """The file, anew: one group is to be replaced, the others follow in place."""
+        """The file, again: one group is to be replaced, the others follow in place."""
         self._turn += 1
         turn = f", environment: {{RUNS: {self.runs}, TURN: '{self._turn}'}}"
         groups = [
@@ -234,7 +232,6 @@ class Fired(Plant):
 
     def begin(self):
         """Start it, whatever becomes of it."""
-        self.lives += 1
         self.start(environment=self.environment, wait=False)
 
     def tend(self):
@@ -259,8 +256,7 @@ class Fired(Plant):
     def _continue(self, now):
         for at, pid in [each for each in self._stopped if each[0] <= now]:
             self._stopped.remove((at, pid))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            send(signal.SIGCONT, pid)
 
     def disarm(self):
         """Without its log no failpoint fires."""
@@ -336,8 +332,6 @@ class Outcome:
     #: row → action → firings
     fired: dict = field(default_factory=dict)
     violations: list = field(default_factory=list)
-    seconds: float = 0.0
-    lives: int = 0
 
     def short(self, times):
         """Rows that fired less often."""
@@ -346,7 +340,6 @@ class Outcome:
 
 def survey(step, times, *, actions=tuple(ACTIONS), groups=3, seed=0, log=None):
     """Have a step's points fire so many times; its Outcome. `groups`: of each isolation, where they are what is hit."""
-    began = time.monotonic()
     outcome = Outcome(step)
     try:
         with Fired(step, actions, groups) as daemon:
@@ -354,13 +347,11 @@ def survey(step, times, *, actions=tuple(ACTIONS), groups=3, seed=0, log=None):
                 found = _carry_out(daemon, step, times, seed, outcome)
                 outcome.violations += verdict.judge(found)
             finally:
-                outcome.lives = daemon.lives
                 if log:
                     Path(log).joinpath(f"{step}.log").write_text(daemon.text())
                     Path(log).joinpath(f"{step}.fired").write_text(daemon.fired.read_text())
     except Exception as error:
         outcome.violations.append(f"it does not come to rest: {type(error).__name__}: {error}"[-3000:])
-    outcome.seconds = time.monotonic() - began
     return outcome
 
 
@@ -405,7 +396,7 @@ def counts(firings, step):
 
 
 def _calm(daemon, hand, load):
-    """No more faults: without its log no failpoint fires; what has stopped goes on, and what has ended begins anew."""
+    """No more faults: without its log no failpoint fires; what has stopped goes on, and what has ended begins again."""
     daemon.disarm()
     stopping = threading.Thread(target=load.stop)
     stopping.start()
@@ -433,25 +424,14 @@ def _read(daemon, acks, faults):
     return found
 
 
-def figures(outcome):
-    """Lines of the table: point, actor, firings by action, jobs, violations."""
+HEAD = f"| failpoint | process | {' | '.join(ACTIONS)} | fired | jobs | violations |\n|---|---|--:|--:|--:|--:|--:|--:|"
+
+
+def table(outcome):
+    """Lines of the table."""
     for (point, who), fired in outcome.fired.items():
-        by_action = "  ".join(f"{fired[action]:5}" for action in ACTIONS)
-        bad = len(outcome.violations)
-        yield f"{point:24} {who:22} {by_action}  {fired.total():6} {outcome.jobs:6} {bad:10}"
-
-
-HEAD = f"{'failpoint':24} {'process':22} {'   '.join(f'{action:>4}' for action in ACTIONS)}   fired   jobs violations"
-
-
-def markdown(outcomes):
-    """The table for a page."""
-    yield f"| failpoint | process | {' | '.join(ACTIONS)} | fired | jobs | violations |"
-    yield "|---|---|" + "--:|" * (len(ACTIONS) + 3)
-    for outcome in outcomes:
-        for (point, who), fired in outcome.fired.items():
-            cells = [f"`{point}`", who, *(fired[a] for a in ACTIONS), fired.total(), outcome.jobs]
-            yield f"| {' | '.join(map(str, [*cells, len(outcome.violations)]))} |"
+        cells = [f"`{point}`", who, *(fired[a] for a in ACTIONS), fired.total(), outcome.jobs]
+        yield f"| {' | '.join(map(str, [*cells, len(outcome.violations)]))} |"
 
 
 def main():
@@ -462,34 +442,26 @@ def main():
     parser.add_argument("--beside", type=int, default=1, metavar="N", help="so many daemons at once")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--logs", type=Path, help="keep the daemons' logs in this directory")
-    parser.add_argument("--markdown", type=Path, help="write the table there, as a page has it")
     given = parser.parse_args()
     actions = tuple(given.actions.split(","))
     failpoints.parse(",".join(f"claim.before:{action}" for action in actions))
     if given.logs:
         given.logs.mkdir(parents=True, exist_ok=True)
-    outcomes = []
     print(HEAD, flush=True)
     with ProcessPoolExecutor(given.beside) as pool:
         ask = [
             pool.submit(survey, step, given.times, actions=actions, seed=given.seed, log=given.logs)
             for step in given.only
         ]
-        for one in ask:
-            outcome = one.result()
-            outcomes.append(outcome)
-            _show(outcome)
-            if given.markdown:
-                given.markdown.write_text("\n".join([*markdown(outcomes), ""]))
+        outcomes = [_shown(one.result()) for one in ask]
     return _sum_up(outcomes, given.times)
 
 
-def _show(outcome):
-    for line in figures(outcome):
-        print(line)
+def _shown(outcome):
+    print(*table(outcome), sep="\n", flush=True)
     for violation in outcome.violations[:10]:
-        print(f"    ✗ {violation}")
-    print(f"    {outcome.seconds:.0f} s, {outcome.lives} lives of the daemon", flush=True)
+        print(f"  ✗ {violation}", file=sys.stderr, flush=True)
+    return outcome
 
 
 def _sum_up(outcomes, times):

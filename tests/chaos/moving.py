@@ -8,7 +8,6 @@ Two daemons share one Redis. A round changes one of them: its file moves the tas
 killed, or the other one's scheduler is stopped past a tick while the entries are removed from its file and added again.
 """
 
-import argparse
 import contextlib
 import itertools
 import os
@@ -17,14 +16,15 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from fusiond.broker.verbs import Verbs
 from fusiond.job import JobStatus
-from tests.chaos import ledger
+from tests.chaos import ledger, repeat
 from tests.chaos.package import copy
-from tests.support.redis_server import Server
-from tests.support.running import Running, until
+from tests.support.redis_server import own_server
+from tests.support.running import Running, send, until
 
 TICK = 1000
 QUEUES = ("slow", "fast")
@@ -123,19 +123,15 @@ class Trial:
             until(lambda: time.time() * 1000 > goal)
             other.take()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            send(signal.SIGCONT, pid)
 
 
 def violations(edits=(), seed=0, rounds=4):
     """Carry it out; a sentence for each violation."""
     rand = random.Random(seed)
     with contextlib.ExitStack() as stack:
-        place = Running()  # for its directory
-        stack.callback(place.close)
-        server = Server(place.directory).start()
-        stack.callback(server.close)
-        runs = place.directory / "runs"
+        server, place = own_server(stack)
+        runs = place / "runs"
         runs.touch()
         hosts = [Host(server, runs, edits) for _ in range(2)]
         for host in hosts:
@@ -179,18 +175,5 @@ def _ticks(ids, entry):
     return sorted(int(id_.removeprefix(head)) for id_ in ids if id_.startswith(head))
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.moving", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    found = violations(seed=given.seed, rounds=given.rounds)
-    for violation in found[:20]:
-        print(f"  ✗ {violation}", file=sys.stderr, flush=True)
-    print(f"{given.rounds} rounds, {len(found)} violations")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("moving", __doc__, partial(violations, rounds=60), times=1))

@@ -30,8 +30,9 @@ LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 
 #: a wake-up that was missed is made up for by no poll; nor does a poll renew what says that a dispatcher waits for one
 SELDOM_POLLS = (
-    Edit("worker/dispatcher/claims/asking.py", "POLL = 5.0", "POLL = 3600.0"),
+    Edit("worker/dispatcher/claims/claim_planner.py", "POLL = 5.0", "POLL = 3600.0"),
     Edit("broker/lua/shared/wake.lua", "WAITS = 15000", "WAITS = 3600000"),
+    Edit("broker/lua/shared/give.lua", "COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
 )
 #: what comes sooner than in two minutes has waited neither for a renewal nor for the end of a lease
 SELDOM_RENEWALS = Edit("worker/dispatcher/claims/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
@@ -41,24 +42,19 @@ SHORT_LEASES = Edit(
     "worker/dispatcher/claims/leases.py", "MARGIN = 15.0, 5.0, 2.0", f"MARGIN = {LEASE}, {RENEW}, {MARGIN}"
 )
 
-_MINUTE = "local minute, fields, words = math.floor"
 _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 #: seconds become tenths, minutes seconds: a lease, and the pauses of what limits crash loops, which would leave nothing
 #: there to kill
 SHORTER = (
     SHORT_LEASES,
+    Edit("worker/dispatcher/claims/leases.py", "FIRST_TRUST = 6.0, 5.0", f"FIRST_TRUST = {LEASE}, {LEASE - MARGIN}"),
+    Edit("broker/lua/shared/give.lua", "LARGEST_GIVEN = 6000,", f"LARGEST_GIVEN = {LEASE * 1000:.0f},"),
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
     Edit("worker/pool/children.py", "SLOWEST = 30.0", "SLOWEST = 0.4"),
     # A job longer than a lease loses more of them to a kill every 0.1 s than in a life, and fails then as promised.
-    Edit("worker/dispatcher/claims/exchange.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
+    Edit("worker/dispatcher/claims/lane.py", "MAX_RESCUES = 25", "MAX_RESCUES = 1000"),
     # The second lane has work where a queue has more than is asked for, and not only at thousands of jobs a second.
     Edit("worker/dispatcher/claims/lanes.py", "_WORTH, _WAIT = 128, 0.02", "_WORTH, _WAIT = 1, 0.0"),
-    # Claims are small here. Those of three jobs or more are stored once, so that some are and others are not.
-    Edit("broker/lua/claim.lua", "local NOTED = 32 ", "local NOTED = 3 "),
-    # Many minutes pass in a trial, and with each of them counters move.
-    Edit(
-        "broker/lua/shared/tally.lua", "local minute, fields, words = math.floor(now / 60000)", f"{_MINUTE}(now / 1000)"
-    ),
 )
 
 
@@ -75,29 +71,26 @@ def _behind(file, line, words):
 
 
 _CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'id', id, 'token', token"
+_GIVE = "broker/lua/shared/give.lua"
 _RESCUE, _BY_HELD = "broker/lua/shared/rescue.lua", "'id', id, 'token', h.token"
 _CLAIMED = "'claim', 'id', id, 'token', nonce, 'by', dispatcher"
 #: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
-    _before(_CLAIM, "  add(begun, id, score)\n", f"{_CLAIMED}, 'attempt', 1"),
+    _before(_CLAIM, "  add(begun, JOB .. id, how.held .. score .. text:sub(at))\n", f"{_CLAIMED}, 'attempt', 1"),
     _before(_CLAIM, "  save(id, h)\n  give_fields(id, h)\n", f"{_CLAIMED}, 'attempt', h.attempts"),
-    _before(
-        _RESCUE, "  if h.cancel then\n", "carried and 'lapse' or 'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"
-    ),
+    _before(_RESCUE, "  if h.cancel then\n", "'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"),
     Edit(
         _CLAIM,
-        "  redis.call('SET', WAKE, parking",
-        "  redis.call('HSET', ROOT .. ':log:parked', parking, dispatcher)\n  redis.call('SET', WAKE, parking",
+        "  redis.call('SET', WAKE, reservation",
+        "  redis.call('HSET', ROOT .. ':log:left', reservation, dispatcher)\n  redis.call('SET', WAKE, reservation",
     ),
     _behind(
-        "broker/lua/shared/carry.lua",
-        "  redis.call('ZADD', STARTED, now + CARRIED, id)\n",
-        "'claim', 'id', id, 'token', token, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:parked', token)",
+        _GIVE,
+        "  redis.call('ZADD', STARTED, now + FIRST_LEASE, id)\n",
+        "'claim', 'id', id, 'token', token, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:left', token)",
     ),
     _behind(_RESCUE, "  ended(id, status, ttl, h)\n", "status, 'id', id"),
-    _behind(
-        _SETTLE, "local function finish(id, text, how, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"
-    ),
+    _behind(_SETTLE, "local function finish(id, text, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"),
     _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
     _behind(_SETTLE, "local function again(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
     _behind(_SETTLE, "local function release(id, h, delay, why, err)\n", f"'released', {_BY_HELD}"),

@@ -1,6 +1,7 @@
 """A daemon that runs the counted application, and its processes by kind, as the kernel knows them."""
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import BrokerError
 from tests.chaos.package import copy, scripts_of
-from tests.support.running import MEMORY, Running, descendants, until
+from tests.support.running import MEMORY, Running, descendants, run_down, send, until
 
 SUPERVISOR, WRAPPER, REDIS, SCHEDULER = "supervisor", "wrapper", "redis", "scheduler"
 DISPATCHER, SERVER, CHILD, PROGRAMS = "dispatcher", "fork server", "child", "program server"
@@ -56,6 +57,9 @@ EVERY = 1.0
 
 class Plant(Running):
     """The daemon: `with Plant() as plant: plant.start_up()`."""
+
+    #: tasks and flows of which the catalogue must know before there is a client
+    declares = QUEUES
 
     def __init__(self, edits=(), *, processes=3, entries=0, many=False):
         """
@@ -104,7 +108,7 @@ class Plant(Running):
         self.judged = True
 
     def start_up(self, *, wait=True):
-        """Start it, for the first time or anew; every program is ready then, or nobody waits for them."""
+        """Start it, for the first time or again; every program is ready then, or nobody waits for them."""
         self.start(environment=self.environment, wait=wait)
         assert not wait or all(program["ready"] for program in self.programs().values()), self.text()
 
@@ -115,8 +119,21 @@ class Plant(Running):
 
     def _declared(self):
         with contextlib.suppress(BrokerError):
-            return set(QUEUES) <= self.run(self.broker.catalogue()).tasks.keys()
+            catalogue = self.run(self.broker.catalogue())
+            declared = catalogue.tasks.keys() | catalogue.flows.keys()
+            return declared and declared >= {*self.declares}
         return False
+
+    def left(self, *queues):
+        """How many jobs wait or run; `inf` while Redis does not say."""
+        with contextlib.suppress(BrokerError):
+            counts = [self.run(self.broker.counts(queue)) for queue in queues]
+            return sum(each.waiting + each.started for each in counts)
+        return math.inf
+
+    def rest(self, *queues, patience=40.0):
+        """Until nothing waits or runs in these queues. AssertionError: something does."""
+        run_down(lambda: self.left(*queues), lambda: f"{self.left(*queues)} jobs have not ended", patience)
 
     def run(self, what):
         """Ask Redis."""
@@ -125,6 +142,14 @@ class Plant(Running):
 
     def connect(self):
         return connect(model.Broker(url=self.url), self.runtime)
+
+    def began_after(self, at):
+        """Epoch s of the first job that was begun after that time, or None; of the last lines alone, whole ones."""
+        with self.runs.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 20_000))
+            lines = file.read().decode().split("\n")[1:-1]
+        times = (float(line.rpartition(" ")[2]) for line in lines if line.startswith("begin"))
+        return next((began for began in times if began > at), None)
 
     def pids(self, kind):
         """The living processes of a kind, now."""
@@ -146,6 +171,10 @@ class Plant(Running):
                     found |= dict.fromkeys(_children(below), CHILD)
         return found
 
+    def await_all(self, jobs, patience):
+        """Until each has ended; AssertionError: for `patience` seconds no more of them did."""
+        run_down(lambda: sum(not job.status().ended for job in jobs), "jobs have not ended", patience, step=0.2)
+
     def remember(self):
         """Note what runs, for `strays`."""
         self.seen |= descendants(self.process.pid)
@@ -158,29 +187,24 @@ class Plant(Running):
 
     def close(self):
         """End it, its strays too, whatever state it is in."""
-        for pid in self.strays():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT, *self.strays())
         try:
             super().close()
         finally:
-            for pid in self.strays():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, *self.strays())
             shutil.rmtree(self.state, ignore_errors=True)
 
 
-def storm_and_rest(plant, invariant, storm, rest):
-    """What was found, a sentence each: `rest(plant, storm(plant))`, or that it did not come to rest."""
+def played(plant, invariant, story):
+    """What `story(plant, client)` has found, a sentence each; or that it did not come to its end."""
     with plant:
         plant.start_up()
-        made = storm(plant)
         try:
-            found = rest(plant, made)
+            found = sorted(set(story(plant, plant.client())))
         except AssertionError as error:
-            found = {f"{invariant} {str(error).splitlines()[0]}"}
+            found = [f"{invariant} {str(error).splitlines()[0]}"]
         plant.end()
-    return sorted(found)
+    return found
 
 
 def _children(pid):

@@ -2,7 +2,7 @@
 `python -m tests.chaos.redis`: every way in which Redis fails, under load, and the verdict; status 1 where a job came to
 harm, or where jobs were begun again too late.
 
-    killed       kill -9, started again on its file (AOF everysec)
+    killed       kill -9, started again on its file, which it writes before it answers
     stopped      SIGSTOP for longer than a lease
     cut          connections end before a request, between request and reply, within a reply; replies late or swallowed
     flushed      SCRIPT FLUSH
@@ -16,7 +16,6 @@ harm, or where jobs were begun again too late.
 The server is the harness' own; the daemon under test has a lease of 3 s, and logs its steps.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import random
@@ -27,7 +26,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fusiond.errors import BrokerError
-from tests.chaos import ledger, verdict
+from tests.chaos import ledger, strikes, verdict
 from tests.chaos.faults import Fault, Pulse
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
@@ -45,13 +44,15 @@ MIX = Mix(short=0.3, long=0.01, long_seconds=LEASE + 1.0)
 
 
 class Outside(Plant):
-    """A daemon whose Redis is the harness' own, behind a proxy where one is given."""
+    """A daemon whose Redis is the harness' own, behind a proxy where one is given; `runs`: where another notes its."""
 
-    def __init__(self, server, edits, proxy=None):
+    def __init__(self, server, edits, proxy=None, runs=None):
         super().__init__(edits)
         self.server, self.proxy = server, proxy
         self.url = (proxy or server).url
         text = self.file.read_text().replace("url: embedded", f"url: '{self.url}'")
+        if runs:
+            text, self.runs = text.replace(str(self.runs), str(runs)), runs
         # a clock that goes an hour forth drops what was to be kept for one
         self.file.write_text(text.replace("result_ttl: 1h", "result_ttl: 1d"))
 
@@ -63,9 +64,10 @@ class Outside(Plant):
 class Site:
     """What a fault is done to, and where it is noted."""
 
-    def __init__(self, plant, server, other, proxy, rand):
-        """`other`: a replica, where there is one."""
-        self.plant, self.server, self.other, self.proxy, self.rand = plant, server, other, proxy, rand
+    def __init__(self, hosts, server, other, proxy, rand):
+        """`hosts`: the daemons, the first of which is asked; `other`: a replica, where there is one."""
+        self.hosts, self.plant = hosts, hosts[0]
+        self.server, self.other, self.proxy, self.rand = server, other, proxy, rand
         self.faults = []
         #: s of each fault from the return until a job began
         self.back = []
@@ -77,16 +79,8 @@ class Site:
         yield
         now = time.time()
         self.faults.append(Fault(REDIS, 0, at, now - at))
-        began = until(lambda: self._began_after(now), self.plant.text)
+        began = until(lambda: self.plant.began_after(now), self.plant.text)
         self.back.append(began - now)
-
-    def _began_after(self, at):
-        # Whole lines alone: the last may be in the writing.
-        with self.plant.runs.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 20_000))
-            lines = file.read().decode().split("\n")[1:-1]
-        times = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("begin")]
-        return next((each for each in times if each > at), None)
 
     def nap(self, least, most):
         """Let it last."""
@@ -94,10 +88,7 @@ class Site:
 
     def more(self, count=BETWEEN):
         """Wait until so many more jobs were acknowledged."""
-        load = self.plant.load
-        goal = len(load.acks) + count
-        until(lambda: load.failure or len(load.acks) >= goal, timeout=60)
-        load.check()
+        self.plant.load.more(count)
 
 
 def killed(site):
@@ -180,7 +171,7 @@ PAD = "for _ = 1, ARGV[1] do redis.call('INCR', 'pad') end redis.call('DEL', 'pa
 
 
 def compact(server):
-    """Have the file begin anew: what was padded before would be loaded again, and again."""
+    """Have the file begin again: what was padded before would be loaded again, and again."""
     server.ask("BGREWRITEAOF")
     over = (b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0")
     until(lambda: all(each in server.ask("INFO", "persistence") for each in over))
@@ -260,6 +251,8 @@ class Scenario(NamedTuple):
     mix: Mix = MIX
     #: the code under test, of package.py
     edits: tuple = (*SHORTER, *LOGGED)
+    #: daemons on one Redis
+    hosts: int = 1
 
 
 SCENARIOS = {
@@ -277,26 +270,18 @@ SCENARIOS = {
 }
 
 
-class Finding(NamedTuple):
-    """What came of a scenario."""
-
-    ledger: ledger.Ledger
-    violations: list
-    #: s
-    back: list
-    #: what the proxy did
-    done: dict
-    text: str
-
-
 def carry_out(scenario, times, seed=0):
     """Strike so often under load, then peace; returns the Finding. AssertionError: the daemon does not come to rest."""
     rand = random.Random(seed)
     with contextlib.ExitStack() as stack:
         plant, server, other, proxy = _build(stack, scenario, seed)
-        plant.start_up()
+        more = [
+            stack.enter_context(Outside(server, scenario.edits, runs=plant.runs)) for _ in range(scenario.hosts - 1)
+        ]
+        site = Site([plant, *more], server, other, proxy, rand)
+        for host in site.hosts:
+            host.start_up()
         plant.load = load = Load(plant.client(), 10**6, rate=RATE, mix=scenario.mix, seed=seed)
-        site = Site(plant, server, other, proxy, rand)
         # A machine that is too busy keeps Redis' answers back as well.
         pulse = Pulse(plant)
         pulse.start()
@@ -311,13 +296,13 @@ def carry_out(scenario, times, seed=0):
         pulse.end()
         found = ledger.conclude(plant, load.acks, site.faults)
         found.outages = pulse.faults
-        return Finding(
-            found,
-            timeless(found) if scenario.clocked else verdict.judge(found),
-            site.back,
-            dict(proxy.done) if proxy else {},
-            plant.text(),
-        )
+        for host in more:
+            host.remember()
+            assert host.stop() == 0
+            found.strays += host.strays()
+        violations = timeless(found) if scenario.clocked else verdict.judge(found)
+        violations += [f"a job began {each:.1f} s after Redis was back" for each in site.back if each > BACK]
+        return strikes.Finding(found, violations, plant.text(), site.back)
 
 
 def _build(stack, scenario, seed):
@@ -336,7 +321,8 @@ def _build(stack, scenario, seed):
     proxy = Proxy(place.directory / "p.sock", server.path, seed) if scenario.proxied else None
     if proxy:
         stack.callback(proxy.close)
-    return stack.enter_context(Outside(server, scenario.edits, proxy)), server, other, proxy
+    # not in its own directory, by which it is known what the daemon has left: several daemons may note runs here
+    return stack.enter_context(Outside(server, scenario.edits, proxy, place.runs)), server, other, proxy
 
 
 def waiting(plant):
@@ -351,43 +337,10 @@ def timeless(found):
     return [sentence for sentence in violations if "ran out without a fault" not in sentence]
 
 
-def row(name, times, finding):
-    """A line of the table."""
-    runs = sum(len(each) for each in finding.ledger.runs.values())
-    jobs = len(finding.ledger.acks)
-    back = sorted(finding.back)
-    cells = [name, times, jobs, runs - jobs, len(finding.violations)]
-    cells += [f"{back[len(back) // 2]:.2f}", f"{back[-1]:.2f}"] if back else ["", ""]
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
-HEAD = (
-    "| fault | times | jobs | runs beyond one | violations | Redis back → a job begins, s: median | longest |\n"
-    "|---|---:|---:|---:|---:|---:|---:|"
-)
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.redis", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", nargs="*", choices=SCENARIOS, metavar="NAME", help=", ".join(SCENARIOS))
-    parser.add_argument("--times", type=int, help="how often each is done")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    given = parser.parse_args()
-    print(f"seed {given.seed}\n\n{HEAD}", flush=True)
-    good = True
-    for name in given.only or SCENARIOS:
-        scenario = SCENARIOS[name]
-        if scenario.clocked and not has_compiler():
-            print(f"| {name} | left out: there is no gcc | | | | | |", flush=True)
-            continue
-        times = given.times or scenario.times
-        finding = carry_out(scenario, times, given.seed)
-        print(row(name, times, finding), flush=True)
-        for violation in finding.violations[:20]:
-            print(f"  ✗ {violation}", file=sys.stderr, flush=True)
-        good &= not finding.violations and max(finding.back, default=0.0) <= BACK
-    return 0 if good else 1
+def missing(name):
+    """What this machine lacks for a scenario."""
+    return "there is no gcc" if SCENARIOS[name].clocked and not has_compiler() else ""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(strikes.main("redis", __doc__, SCENARIOS, carry_out, missing))

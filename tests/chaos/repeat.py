@@ -17,6 +17,7 @@ def main(name, doc, violations, times=10):
     """
     parser = argparse.ArgumentParser(prog=f"python -m tests.chaos.{name}", description=doc.split("\n\n")[0])
     parser.add_argument("--times", type=int, default=times)
+    parser.add_argument("--seed", type=int, default=0, help="of the first time")
     parser.add_argument("--cluster", action="store_true", help="over a Redis Cluster, whose nodes nothing kills")
     parser.add_argument("--watched", action="store_true", help="with `events` and `metrics` in the file")
     given = parser.parse_args()
@@ -25,7 +26,7 @@ def main(name, doc, violations, times=10):
     with _empty_cluster() if given.cluster else contextlib.nullcontext(lambda: None) as make_empty:
         for number in range(given.times):
             make_empty()
-            found = violations(seed=number)
+            found = violations(seed=given.seed + number)
             print(f"{number + 1}: {len(found)} violations", *found, sep="\n  ", flush=True)
             failed = failed or bool(found)
     return int(failed)

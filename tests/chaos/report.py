@@ -1,4 +1,4 @@
-"""The figures of a trial, as a table and as JSON."""
+"""The figures of a trial, as a page."""
 
 import itertools
 from collections import Counter
@@ -20,11 +20,9 @@ def summary(ledger, violations):
         "longer_than_a_lease": sum(ack.seconds > LEASE for ack in ledger.acks),
         "steps": {verb: count for verb, count in sorted(verbs.items()) if verb != "tick"},
         "runs": sum(len(runs) for runs in ledger.runs.values()),
-        "cancels": dict(Counter(cancel.answer for cancel in ledger.cancels.values())),
         "kills": sum(fault.kills for fault in ledger.faults),
         "stops": sum(fault.stopped > 0 for fault in ledger.faults),
         "faults": {kind: _of_kind(ledger, kind, again.get(kind, [])) for kind in (*KINDS, TERM, CUT)},
-        "outages": {"count": len(ledger.outages), **_quantiles([fault.stopped for fault in ledger.outages])},
         "seconds": {part: round(seconds, 1) for part, seconds in ledger.seconds.items()},
         "violations": by_invariant(violations),
     }
@@ -43,26 +41,6 @@ def _quantiles(values):
     high = values[min(len(values) - 1, int(len(values) * 0.99))]
     named = {"median": values[len(values) // 2], "p99": high, "max": values[-1]}
     return {name: round(value, 3) for name, value in named.items()}
-
-
-def lines(figures):
-    """The summary as a table to read."""
-    steps = ", ".join(f"{count} {verb}" for verb, count in figures["steps"].items())
-    yield f"jobs acknowledged {figures['jobs']}, of cron ticks {figures['ticks']}, runs {figures['runs']}"
-    yield f"longer than a lease {figures['longer_than_a_lease']}, cancels {figures['cancels'] or 'none'}"
-    yield f"steps in Redis: {steps}"
-    yield f"faults: {figures['kills']} kills, {figures['stops']} stops; Redis away: {figures['outages']}"
-    yield f"seconds: {figures['seconds']}"
-    yield f"{'':15} {'done':>6} {'stops':>6} {'reruns':>7}   rerun after, s: median     p99     max"
-    for kind, each in figures["faults"].items():
-        line = f"{kind:15} {each['done']:6} {each['stops']:6} {each['reruns']:7}"
-        times = (f"{each[name]:7.3f}" for name in ("median", "p99", "max") if name in each)
-        yield " ".join([line, " " * 16, *times]).rstrip()
-
-
-def figures(ledger):
-    """The lines of a ledger."""
-    return lines(summary(ledger, []))
 
 
 def markdown(title, figures):
@@ -95,14 +73,4 @@ def recoveries(ledger, lease=LEASE, patience=LEASE - MARGIN - RENEW):
             fault = blame.rerun(run, after)
             if fault and fault.kills:
                 found[fault.kind].append(max(0.0, after.began - fault.at))
-    return found
-
-
-def resumptions(ledger):
-    """Kind of fault → seconds from each kill until a job began that was enqueued after it."""
-    found = {kind: [] for kind in KINDS}
-    for fault in ledger.faults:
-        fresh = [ledger.runs[ack.id][0].began for ack in ledger.acks if ack.at > fault.at and ledger.runs.get(ack.id)]
-        if fresh and fault.kills:
-            found[fault.kind].append(min(fresh) - fault.at)
     return found

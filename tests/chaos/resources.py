@@ -10,7 +10,6 @@ where a job came to harm, or a slot was lost.
 Afterwards every child's place must be of use: as many jobs at once as there are processes.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fusiond.worker.dispatcher.claims import leases
-from tests.chaos import ledger, verdict
+from tests.chaos import ledger, strikes, verdict
 from tests.chaos.faults import Pulse, kill
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LOGGED, SHORT_LEASES, SHORTER
@@ -86,9 +85,7 @@ class Site:
 
     def more(self, count=BETWEEN):
         """Wait until so many more jobs were acknowledged."""
-        goal = len(self.load.acks) + count
-        until(lambda: self.load.failure or len(self.load.acks) >= goal, self.plant.text, timeout=60)
-        self.load.check()
+        self.load.more(count, self.plant.text)
 
     def kill_children(self, count):
         """Those that were just made too."""
@@ -255,14 +252,6 @@ SCENARIOS = {
 }
 
 
-class Finding(NamedTuple):
-    """What came of a scenario."""
-
-    ledger: ledger.Ledger
-    violations: list
-    text: str
-
-
 def can(name):
     """Whether this process may do it."""
     if name == "processes" and ROOT:
@@ -301,7 +290,7 @@ def carry_out(scenario, times, seed=0, strike=None):
         site.violations += verdict.judge(found, lease=leases.LEASE, margin=leases.MARGIN, renew=leases.RENEW)
         if not strength:
             site.violations.append(f"not all of {plant.processes_wanted()} places are of use")
-        return Finding(found, site.violations, plant.text())
+        return strikes.Finding(found, site.violations, plant.text())
 
 
 def at_once(plant):
@@ -324,41 +313,6 @@ def at_once(plant):
     return most
 
 
-HEAD = "| what | times | jobs | runs beyond one | kills | violations |\n|---|---:|---:|---:|---:|---:|"
-
-
-def row(name, times, finding):
-    """A line of the table."""
-    jobs = len(finding.ledger.acks)
-    runs = sum(len(finding.ledger.runs.get(ack.id, ())) for ack in finding.ledger.acks)
-    cells = (name, times, jobs, runs - jobs, len(finding.ledger.faults), len(finding.violations))
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.resources", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", nargs="*", choices=SCENARIOS, metavar="NAME", help=", ".join(SCENARIOS))
-    parser.add_argument("--times", type=int, help="how often each is done")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--log", type=Path, help="keep the daemon's log there")
-    given = parser.parse_args()
-    print(f"seed {given.seed}\n\n{HEAD}", flush=True)
-    good = True
-    for name in given.only or SCENARIOS:
-        scenario = SCENARIOS[name]
-        if not can(name):
-            print(f"| {name} | left out: this user may not | | | | |", flush=True)
-            continue
-        times = given.times or scenario.times
-        finding = carry_out(scenario, times, given.seed)
-        if given.log:
-            given.log.write_text(finding.text)
-        print(row(name, times, finding), flush=True)
-        for violation in finding.violations[:20]:
-            print(f"  ✗ {violation}", file=sys.stderr, flush=True)
-        good &= not finding.violations
-    return 0 if good else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    missing = "this user may not"
+    sys.exit(strikes.main("resources", __doc__, SCENARIOS, carry_out, lambda name: "" if can(name) else missing))

@@ -12,7 +12,6 @@ Over the copy of the package a daemon counts as alive for 3 s, and a client beli
 `python -m tests.chaos.rollout` carries it out again and again.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -23,10 +22,11 @@ import sys
 import time
 from typing import NamedTuple
 
+from tests.chaos import repeat
 from tests.chaos.package import SHORTER, Edit, copy
 from tests.chaos.plant import Plant
-from tests.support.redis_server import Server
-from tests.support.running import Running, descendants, run_down, until
+from tests.support.redis_server import own_server
+from tests.support.running import descendants, run_down, send, until
 
 #: s; of the copy
 ALIVE, BELIEVED = 3.0, 1.0
@@ -102,9 +102,7 @@ class Host(Plant):
     def end(self, *, killed):
         """As a host that loses its power, or that is shut down."""
         if killed:
-            for pid, _ in [(self.process.pid, 0), *descendants(self.process.pid)]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            send(signal.SIGKILL, self.process.pid, *(pid for pid, _ in descendants(self.process.pid)))
             self.process.wait()
         else:
             assert self.stop() == 0
@@ -115,7 +113,7 @@ class Producer:
     """Enqueues in a process of its own, with the copy's code."""
 
     def __init__(self, place, url, code):
-        self._path = place.directory / "acks"
+        self._path = place / "acks"
         with self._path.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", PRODUCER, url],
@@ -148,11 +146,8 @@ def violations(edits=(), seed=0):
     """Carry it out once; what is wrong, in sentences."""
     rand = random.Random(seed)
     with contextlib.ExitStack() as stack:
-        place = Running()  # for its directory
-        stack.callback(place.close)
-        server = Server(place.directory).start()
-        stack.callback(server.close)
-        code = copy(place.directory / "code", (*FASTER, *edits))
+        server, place = own_server(stack)
+        code = copy(place / "code", (*FASTER, *edits))
         hosts = [stack.enter_context(Host(server, code)) for _ in range(3)]
         first, second, third = hosts
         first.begin(OLD)
@@ -229,18 +224,5 @@ def _unended(host, acks):
     return [f"I13 job {id_} was acknowledged, and has not ended after it was moved" for id_ in sorted(missing)]
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.rollout", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    given = parser.parse_args()
-    failed = 0
-    for seed in range(given.seed, given.seed + given.times):
-        found = violations(seed=seed)
-        failed += bool(found)
-        print(f"seed {seed}: {found[:3] or 'no violation'}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("rollout", __doc__, violations))

@@ -8,8 +8,6 @@ children or jobs than its `max` were there at once, or where a group of other ho
 4. judge   from the lines that each run leaves: no more jobs than `max` at once, and each has ended
 """
 
-import contextlib
-import os
 import random
 import signal
 import sys
@@ -18,8 +16,8 @@ import time
 
 from tests.chaos import repeat
 from tests.chaos.package import SHORTER, Edit
-from tests.chaos.plant import CHILD, DISPATCHER, Plant
-from tests.support.running import alive, run_down, until
+from tests.chaos.plant import CHILD, DISPATCHER, Plant, played
+from tests.support.running import alive, send, until
 
 #: the most children; jobs of a burst, and of those that go on; s in which no more of them end
 MOST, JOBS, HELD, PEACE = 4, 40, 2, 40.0
@@ -44,6 +42,8 @@ QUICKER = (
 class Scaled(Plant):
     """The daemon, with one group that runs here."""
 
+    declares = ("work",)
+
     def __init__(self, edits, isolation):
         super().__init__((*SHORTER, *QUICKER, *edits))
         self._colour, self._isolation = 0, isolation
@@ -53,9 +53,6 @@ class Scaled(Plant):
         """The file, each time with another environment, so that a reload replaces the group."""
         self._colour += 1
         return FILE.format(app=self.app, runs=self.runs, colour=self._colour, most=MOST, isolation=self._isolation)
-
-    def _declared(self):
-        return "work" in self.run(self.broker.catalogue()).tasks
 
 
 class Watch(threading.Thread):
@@ -86,24 +83,21 @@ class Watch(threading.Thread):
 def violations(edits=(), seed=0):
     """What was too many, or has not ended, a sentence each."""
     rand = random.Random(seed)
-    with Scaled(edits, rand.choice(["process", "fork"])) as plant:
-        plant.start_up()
+
+    def story(plant, client):
         watch = Watch(plant)
         watch.start()
         try:
-            jobs = _harm(plant, plant.client(), rand)
-            _await_all(jobs)
-        except AssertionError as error:
-            return [f"I23 {str(error).splitlines()[0]}"]
+            plant.await_all(_harm(plant, client, rand), PEACE)
         finally:
             watch.end()
-        found = [*watch.found[:1], *_judge(plant.runs.read_text())]
+        yield from [*watch.found[:1], *_judge(plant.runs.read_text())]
         if any("far" in name for name in plant.programs()):
-            found.append("I23 a group of other hosts runs")
+            yield "I23 a group of other hosts runs"
         if watch.most < MOST:
-            found.append(f"I23 there were never more than {watch.most} children")
-        plant.end()
-    return found
+            yield f"I23 there were never more than {watch.most} children"
+
+    return played(Scaled(edits, rand.choice(["process", "fork"])), "I23", story)
 
 
 def _harm(plant, client, rand):
@@ -120,10 +114,9 @@ def _harm(plant, client, rand):
         time.sleep(rand.uniform(0.5, 1.0))
         gate.touch()
         if rand.random() < 0.5 and (pids := plant.pids(CHILD)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(rand.choice(pids), signal.SIGKILL)
+            send(signal.SIGKILL, rand.choice(pids))
         if rand.random() < 0.5:
-            _await_all(jobs)
+            plant.await_all(jobs, PEACE)
             time.sleep(1.5)
     return jobs
 
@@ -133,10 +126,6 @@ def _most_wanted(plant):
     groups = {name: each for name, each in plant.programs().items() if name.startswith("worker:main@")}
     newest = max(groups, key=lambda name: int(name.partition("@")[2]))
     return groups[newest]["scaled"].get("processes")
-
-
-def _await_all(jobs):
-    run_down(lambda: sum(not job.status().ended for job in jobs), "jobs have not ended", PEACE)
 
 
 def _judge(lines):

@@ -166,13 +166,13 @@ def carry_out(failovers, seed=0, say=lambda _: None):
         for thread in (load, *floods):
             thread.start()
         for number in range(failovers):
-            more(load, 20)
+            load.more(20)
             until(lambda: waiting(plant) < BACKLOG, plant.text, timeout=300)
             time.sleep(FLOOD)
             kind = "stopped" if rand.random() < 0.3 else "killed"
             at = time.time()
             seconds = sentinels.fail_over(stop=kind == "stopped")
-            began = until(lambda: began_after(plant, at + seconds), plant.text, timeout=120)  # noqa: B023
+            began = until(lambda: plant.began_after(at + seconds), plant.text, timeout=120)  # noqa: B023
             faults.append(Fault(REDIS, 0, at, seconds))
             away[kind].append(seconds)
             back.append(began - at - seconds)
@@ -187,7 +187,7 @@ def carry_out(failovers, seed=0, say=lambda _: None):
             )
         for flood in floods:
             flood.stop()
-        more(load, 20)
+        load.more(20)
         load.stop()
         try:
             ledger.settled(plant, load.acks, timeout=600)
@@ -196,21 +196,6 @@ def carry_out(failovers, seed=0, say=lambda _: None):
         found = ledger.conclude(plant, load.acks, faults)
         found.keys = [key for key in found.keys if not key.startswith(b"flood")]
         return Finding(found, verdict.judge(found), away, back, floods, plant.text())
-
-
-def more(load, count):
-    """Wait until so many more jobs were acknowledged."""
-    goal = len(load.acks) + count
-    until(lambda: load.failure or len(load.acks) >= goal, "the producer stands still", timeout=120)
-    load.check()
-
-
-def began_after(plant, at):
-    """Epoch s of the first job that was begun after that time, or None; of the last lines alone."""
-    with plant.runs.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - 20_000))
-        lines = file.read().decode().split("\n")[1:-1]
-    return next((began for line in lines if line.startswith("begin") and (began := float(line.split()[-1])) > at), None)
 
 
 def spread(values):

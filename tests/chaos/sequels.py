@@ -9,7 +9,6 @@ has not called exactly once, or a job that waits has not become what its `join` 
 
 import contextlib
 import json
-import math
 import random
 import sys
 import time
@@ -20,8 +19,8 @@ from fusiond.job import JobStatus
 from tests.chaos import repeat
 from tests.chaos.faults import FaultsBeside
 from tests.chaos.package import SHORTER, Edit
-from tests.chaos.plant import Plant, storm_and_rest
-from tests.support.running import run_down
+from tests.chaos.plant import Plant, played
+from tests.support.running import PATIENCE
 
 FILE = """
 broker: {{url: embedded}}
@@ -59,22 +58,18 @@ SOON = (Edit("schedule/sweeping.py", "PERIOD = 60.0", "PERIOD = 2.0"),)
 class Sequels(Plant):
     """The daemon, with two groups."""
 
+    declares = (*QUEUES, "told")
+
     def __init__(self, edits):
         super().__init__((*SHORTER, *SOON, *edits))
         (self.app / "sequel_work.py").write_text(WORK)
         self.write(FILE.format(app=self.app, runs=self.runs))
 
-    def _declared(self):
-        with contextlib.suppress(BrokerError):
-            return {*QUEUES, "told"} <= self.run(self.broker.catalogue()).tasks.keys()
-        return False
-
 
 def violations(edits=(), seed=0):
     """What the rest has found, a sentence each."""
-    return storm_and_rest(
-        Sequels(edits), "I24", lambda plant: _storm(plant, plant.client(), random.Random(seed)), _rest
-    )
+    rand = random.Random(seed)
+    return played(Sequels(edits), "I24", lambda plant, client: _rest(plant, _storm(plant, client, rand)))
 
 
 def _storm(plant, client, rand):
@@ -103,17 +98,10 @@ def _act(client, rand, names, waiting):
 
 def _rest(plant, waiting):
     """What is wrong once nothing waits or runs. AssertionError: something does."""
-
-    def left():
-        with contextlib.suppress(BrokerError):
-            counts = [plant.run(plant.broker.counts(queue)) for queue in (*QUEUES, "told")]
-            return sum(each.waiting + each.started for each in counts)
-        return math.inf
-
-    run_down(left, lambda: f"{left()} jobs have not ended")
+    plant.rest(*QUEUES, "told", patience=PATIENCE)
     # an outbox that nobody has emptied is emptied by the next sweep
     time.sleep(4)
-    run_down(left, lambda: f"{left()} jobs have not ended")
+    plant.rest(*QUEUES, "told", patience=PATIENCE)
     ended = {job.name: job for queue in QUEUES for job in _jobs(plant, queue)}
     called = Counter(_event(job) for job in _jobs(plant, "told"))
     return set(judge(ended, called, waiting))

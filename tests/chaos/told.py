@@ -10,7 +10,6 @@ are killed. Status 1 where an event is missing, told twice, or not delivered (I2
 
 import contextlib
 import json
-import os
 import random
 import signal
 import sys
@@ -21,9 +20,9 @@ from fusiond.broker.event_records import DAEMONS
 from fusiond.job import JobStatus
 from tests.chaos import repeat
 from tests.chaos.package import SHORTER, Edit
-from tests.chaos.plant import CHILD, DISPATCHER, QUEUES, Plant
+from tests.chaos.plant import CHILD, DISPATCHER, QUEUES, Plant, played
 from tests.support.event_story import disagreements
-from tests.support.running import run_down
+from tests.support.running import send
 
 #: jobs; kills; s in which no more jobs end; s in which a sink that has more to deliver delivers something
 JOBS, KILLS, PEACE, SILENCE = 160, 14, 90.0, 20.0
@@ -73,27 +72,24 @@ class Telling(Plant):
 
 def violations(edits=(), seed=0):
     """What was wrong, a sentence each."""
-    rand = random.Random(seed)
-    with Telling(edits) as plant:
-        plant.start_up()
+
+    def story(plant, client):
         over = threading.Event()
-        harming = threading.Thread(target=_harm, args=(plant, rand, over))
+        harming = threading.Thread(target=_harm, args=(plant, random.Random(seed), over))
         harming.start()
         try:
-            _work(plant, random.Random(seed))
-        except AssertionError as error:
-            return [f"I26 {str(error).splitlines()[0]}"]
+            _work(plant, client, random.Random(seed))
         finally:
             over.set()
             harming.join()
-        found = [f"I26 {sentence}" for queue in QUEUES for sentence in _judge(plant, queue)]
-        plant.end()
-    return found
+        return [f"I26 {sentence}" for queue in QUEUES for sentence in _judge(plant, queue)]
+
+    return played(Telling(edits), "I26", story)
 
 
-def _work(plant, rand):
+def _work(plant, client, rand):
     """Until every job has ended."""
-    client, jobs = plant.client(), []
+    jobs = []
     for _ in range(JOBS):
         task = rand.choice(["quick", "slow", "flawed"])
         later = client.options(delay=rand.uniform(0.05, 1.0)) if rand.random() < 0.2 else client
@@ -101,13 +97,9 @@ def _work(plant, rand):
         if rand.random() < 0.1:
             rand.choice(jobs).cancel()
         time.sleep(0.05)
-    _await_all(jobs)
+    plant.await_all(jobs, PEACE)
     plant.run(plant.broker.requeue_all("slow", who="harness"))
-    _await_all(jobs)
-
-
-def _await_all(jobs):
-    run_down(lambda: sum(not job.status().ended for job in jobs), "jobs have not ended", PEACE, step=0.2)
+    plant.await_all(jobs, PEACE)
 
 
 def _harm(plant, rand, over):
@@ -117,9 +109,7 @@ def _harm(plant, rand, over):
             return
         pids = plant.pids(rand.choice([CHILD, DISPATCHER])) if rand.random() < 0.4 else []
         sink = plant.programs().get("sink:audit", {}).get("pid")
-        for pid in filter(None, [sink, *pids[:1]]):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, *filter(None, [sink, *pids[:1]]))
 
 
 def _judge(plant, queue):

@@ -24,7 +24,7 @@ from tests.support.running import until
 PEACE = 60.0
 
 
-class NoRest(AssertionError):  # noqa: N818
+class NoRest(AssertionError):
     """Jobs have not ended long after the last fault."""
 
 

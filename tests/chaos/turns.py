@@ -19,8 +19,7 @@ from fusiond.broker.call import as_is, plain
 from tests.chaos import repeat
 from tests.chaos.limits import Limits, log_of, stop_or_kill
 from tests.chaos.package import Edit
-from tests.chaos.plant import CHILD, DISPATCHER
-from tests.support.running import run_down
+from tests.chaos.plant import CHILD, DISPATCHER, played
 
 #: s in which no more jobs end; s in which tenants come
 PEACE, SECONDS = 20.0, 6.0
@@ -47,11 +46,9 @@ ENTERED = Edit(
 
 def violations(edits=(), seed=0):
     """What a tenant had to wait for, or is left over, a sentence each."""
-    rand = random.Random(seed)
-    with Limits((ENTERED, *edits), FILE) as plant:
-        plant.start_up()
-        client = plant.client()
-        tenant_of = {}
+    rand, tenant_of = random.Random(seed), {}
+
+    def story(plant, client):
 
         def add(count, *tenants):
             calls = [("sync", [rand.uniform(0.02, 0.06)], {"account": tenant}) for tenant in tenants] * count
@@ -68,18 +65,10 @@ def violations(edits=(), seed=0):
                 pids = plant.pids(rand.choice([CHILD, CHILD, DISPATCHER]))
                 if pids:
                     stop_or_kill(rand.choice(pids), rand)
-        try:
-            run_down(lambda: _left(plant), lambda: f"{_left(plant)} jobs have not ended", PEACE)
-        except AssertionError as error:
-            return [f"I21 {str(error).splitlines()[0]}"]
-        found = [*_judge(log_of(plant, "shared"), tenant_of), *_rest(plant)]
-        plant.end()
-    return found
+        plant.rest("shared", patience=PEACE)
+        return [*_judge(log_of(plant, "shared"), tenant_of), *_rest(plant)]
 
-
-def _left(plant):
-    counts = plant.run(plant.broker.counts("shared"))
-    return counts.queued + counts.scheduled + counts.started
+    return played(Limits((ENTERED, *edits), FILE), "I21", story)
 
 
 def _judge(log, tenant_of):

@@ -71,7 +71,7 @@ def _ticked(ticks):
 
 
 def _counted(steps, counted):
-    """I25. A step without a token is no outcome of an attempt: the job waited, or its lease had run out."""
+    """I25. A step without a token is not an outcome of an attempt: the job waited, or its lease had run out."""
     every = [step for each in steps.values() for step in each]
     done, settled = Counter(step.verb for step in every), Counter(step.verb for step in every if step.token)
     # A lease that ran out ends its job, by a failure or where a cancel is due, or has it rescued.
@@ -142,12 +142,9 @@ def _under(run, claim):
 def _explained(job, runs, steps, blame):
     """I3."""
     requeues = [step.at for step in steps if step.verb == "requeue"]
-    lapsed = [one for one, two in itertools.pairwise(steps) if two.verb == "lapse"]
     for run, after in itertools.pairwise(runs):
         asked_for = run.failed and any(run.began < at <= after.began + SKEW for at in requeues)
         fault = blame.rerun(run, after)
-        if fault is None and any(_under(run, claim) for claim in lapsed):
-            fault = blame.unconfirmed(run, after)
         if not asked_for and fault is None:
             yield f"I3 job {job.id} ran again without a fault: {run} {after}"
     claim = None
@@ -194,8 +191,8 @@ def _fenced(job, steps):
             if step.attempt != attempts:
                 yield f"I5 attempt {attempts} of job {job.id} was counted as {step.attempt}"
                 attempts = step.attempt
-        elif step.verb in {"rescue", "lapse"}:
-            token, attempts = None, attempts - (step.verb == "lapse")
+        elif step.verb == "rescue":
+            token = None
         elif step.verb == "requeue":
             attempts = 0
         elif step.token != (token or ""):
@@ -221,7 +218,7 @@ def _lost_at(steps, claim):
     """Epoch s when the lease of this claim ran out, or None."""
     mine = False
     for step in steps:
-        if mine and step.verb in {"claim", "rescue", "lapse"}:
+        if mine and step.verb in {"claim", "rescue"}:
             return None if step.verb == "claim" else step.at
         mine = mine or step is claim
     return None

@@ -11,21 +11,21 @@ A job that was not meant is finished, without a crash, a timeout or a cancel. It
 with the one that was meant.
 """
 
-import argparse
 import contextlib
 import json
-import os
 import random
 import signal
 import sys
 import time
+from functools import partial
 from typing import NamedTuple
 
 from fusiond.broker.records import NewJob
 from fusiond.job import new_id
+from tests.chaos import repeat
 from tests.chaos.package import SHORTER
 from tests.chaos.plant import SERVER, Plant
-from tests.support.running import run_down, until
+from tests.support.running import send, until
 
 #: s; hard timeout of the jobs that run out of time, and how long a fork server is stopped
 HARD, PAUSE = 0.4, 0.25
@@ -109,13 +109,13 @@ def _round(plant, name, queue, rand, jobs):
     jobs |= {(queue, id_): each for id_, each in zip(ids, bunch, strict=True)}
     until(lambda: f"begin {ids[0]}" in plant.runs.read_text(), plant.text)
     servers = plant.pids(SERVER)
-    _signal(servers, signal.SIGSTOP)
+    send(signal.SIGSTOP, *servers)
     try:
         if aim.cancel:
             plant.run(plant.broker.cancel(queue, ids[0]))
         time.sleep(PAUSE if aim.cancel else HARD)
     finally:
-        _signal(servers, signal.SIGCONT)
+        send(signal.SIGCONT, *servers)
     if not _ends(plant, queue):
         return [f"I18 a job in queue '{queue}' goes on, after one there was {name}", *_judge(plant, jobs)]
     return []
@@ -124,7 +124,7 @@ def _round(plant, name, queue, rand, jobs):
 def _ends(plant, queue):
     """Whether all jobs of the queue end."""
     with contextlib.suppress(AssertionError):
-        run_down(lambda: _waiting(plant, queue), patience=12)
+        plant.rest(queue, patience=12)
         return True
     return False
 
@@ -140,17 +140,6 @@ def _enqueue(plant, queue, calls):
     return [job.id for job in jobs]
 
 
-def _waiting(plant, queue):
-    counts = plant.run(plant.broker.counts(queue))
-    return counts.queued + counts.scheduled + counts.started
-
-
-def _signal(pids, number):
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
 def _judge(plant, jobs):
     for (queue, id_), (name, aim) in jobs.items():
         record = plant.run(plant.broker.job(queue, id_))
@@ -161,16 +150,5 @@ def _judge(plant, jobs):
             yield f"I18 job {id_}, not meant, in queue '{queue}', was charged with {record.crashes} crashes"
 
 
-def main():
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.victims", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    given = parser.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    found = violations(seed=given.seed, rounds=given.rounds)
-    print(f"{len(found)} violations", *found[:20], sep="\n  ", flush=True)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(repeat.main("victims", __doc__, partial(violations, rounds=20), times=1))

@@ -23,7 +23,7 @@ _SERVER, _DISPATCHER = os.getpid(), os.getppid()
 _SUPERVISOR = _parent_of(_DISPATCHER)
 
 
-class Flaw(Exception):  # noqa: N818
+class Flaw(Exception):
     """What the flawed task raises."""
 
 

@@ -82,11 +82,3 @@ def test_a_shell_offers_the_names_that_there_are(shell, desk):
 def test_an_option_of_the_line_names_the_broker(desk):
     """`--url` before the word that is completed."""
     assert until(lambda: offered("bash", f"fusiond suspend --url {desk.settings.url} de")) == {"default"}
-
-
-def test_a_command_without_tab_does_not_load_argcomplete():
-    """Neither `--help` nor a command."""
-    code = "import sys; from fusiond.cli import main; main(sys.argv[1:]); sys.exit('argcomplete' in sys.modules)"
-    for words in (["--help"], ["schema"]):
-        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False, timeout=60)
-        assert done.returncode == 0

@@ -17,7 +17,7 @@ queues: {reports: {}}
 tasks:
   report: {run: shop.report, queue: reports}
 cron:
-  nightly: {task: report, schedule: "30 2 * * *", timezone: Europe/Berlin, kwargs: {region: eu}}
+  nightly: {task: report, schedule: "30 2 * * *", timezone: Europe/Berlin, kwargs: {region: eu}, aliases: [night]}
   often: {task: report, every: 90s}
   asleep: {task: report, schedule: "@daily", suspended: true}
 workers: {main: {queues: [reports]}}
@@ -80,9 +80,10 @@ def test_list_shows_how_the_last_ticks_job_ended(desk):
     assert often()["outcome"] == "finished"
 
 
-def test_run_enqueues_the_entrys_task_now(desk):
-    """With the entry's arguments, in its task's queue, beside its schedule."""
-    name = desk.fusiond("cron", "run", "nightly").out.strip()
+@pytest.mark.parametrize("entry", ["nightly", "night"])
+def test_run_enqueues_the_entrys_task_now(desk, entry):
+    """With the entry's arguments, in its task's queue, beside its schedule; by a former name, too."""
+    name = desk.fusiond("cron", "run", entry).out.strip()
     (job,) = desk.run(desk.verbs.jobs("reports", JobStatus.QUEUED))
     assert name == job.name
     assert json.loads(job.args) == [[], {"region": "eu"}]
@@ -95,6 +96,7 @@ def test_suspend_and_resume(desk):
     assert desk.fusiond("cron", "resume", "often").out == "often: resumed\n"
     assert desk.fusiond("cron", "list", "--json").json[1]["next"] is not None
     assert desk.fusiond("cron", "resume", "asleep").out == "asleep: stays suspended, by the file\n"
+    assert desk.fusiond("cron", "suspend", "night").out == "nightly: suspended\n"
 
 
 @pytest.mark.parametrize("broken", ["x: [\n", "version: 1\nqueus: {}\n"])

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from fusiond import AsyncClient, BadArguments, BrokerUnfit, Client, JobNotFound, UnknownTask
-from fusiond.flows.run_control import carry
+from fusiond.flows.run_control import deliver_outbox
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from tests.support.fusiond_desk import QUEUES, TASKS
 
@@ -26,7 +26,7 @@ def flows(desk):
 
 def end(desk, queue, how="finished", **payload):
     desk.settle(how, queue, **payload)
-    desk.run(carry(desk.verbs, queue))
+    desk.run(deliver_outbox(desk.verbs, queue))
 
 
 def test_a_run_is_started_shown_and_steered(flows):

@@ -12,7 +12,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.errors import BrokerError
 from fusiond.job import new_id, new_token
-from tests.support.fusiond_command import fusiond
 
 HOUR = 3_600_000
 
@@ -86,13 +85,6 @@ def test_a_finding_is_a_sentence_with_its_remedy(desk):
     )
     assert fsck(desk).status == 0
     assert desk.claim()[0] == job
-
-
-def test_a_broker_out_of_reach(tmp_path):
-    """Status 3, one sentence, and no document that looks complete."""
-    done = fusiond("fsck", "--json", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/none.sock")
-    assert (done.status, done.out) == (3, "")
-    assert "cannot be reached" in done.err
 
 
 def test_of_an_unknown_layout_nothing_is_mended(desk):

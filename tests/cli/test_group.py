@@ -18,7 +18,7 @@ class Daemon:
 
 
 def left(*said):
-    return str(group._left_soon(Daemon(*said)))
+    return str(group._wait(Daemon(*said), None))
 
 
 def test_what_lasts_is_told(monkeypatch):

@@ -33,7 +33,7 @@ def test_a_file_that_cannot_be_read_or_imported_gets_a_sentence(tmp_path):
     (tmp_path / "binary").write_bytes(b"\0\1\2")
     binary = fusiond_here("import", "kubernetes", "binary", cwd=tmp_path)
     assert (binary.status, binary.out) == (1, "")
-    assert "binary is no text file" in binary.err
+    assert "binary is not a text file" in binary.err
 
 
 def test_it_says_which_application_it_runs_and_with_what(tmp_path):

@@ -38,7 +38,7 @@ def test_it_says_what_it_wrote_and_what_to_do_next(way, tmp_path):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_file_that_differs_is_not_written_over_unasked(way, tmp_path):
-    """Without a terminal it writes nothing at all; --yes writes; files that are as they were are no question."""
+    """Without a terminal it writes nothing at all; --yes writes; files that are as they were are not a question."""
     first, *others = STARTERS[way].templates
     fusiond_here("init", *WAYS[way], cwd=tmp_path)
     assert fusiond_here("init", *WAYS[way], cwd=tmp_path).status == 0

@@ -22,21 +22,24 @@ def test_list_shows_limits(desk):
 
 
 def test_held_jobs_are_shown_with_what_holds_them(desk):
-    """In the list, with the limit; of a job, the limit that holds it."""
+    """In the list, with the limit, and apart from those held for their tasks; of a job, the limit that holds it."""
     limit = TaskLimit(("kwargs.to",), 1, (100.0, 5))
     desk.run(desk.verbs.configure("default", tasks={"send": (1, None)}, limits={"send": limit}))
     jobs = [NewJob(f"job{n}", "send", b'[[], {"to": "acme"}]') for n in range(3)]
-    desk.run(desk.verbs.enqueue("default", jobs))
+    desk.run(desk.verbs.enqueue("default", [*jobs, NewJob("odd", "gone", b"[[],{}]")]))
+    desk.run(plain(as_is, "HSET", desk.verbs.keys.of("default", "conf"), "held_tasks", "1 gone "))
     desk.claim()
-    desk.run(desk.verbs.claim("default", 5, dispatcher="d", nonce="n", lease_ms=1000, max_rescues=1))
+    desk.run(desk.verbs.claim("default", 5, dispatcher="d", nonce="n", lease_ms=1000, max_rescues=1, has="1"))
     default, _ = desk.fusiond("queue", "list", "--json").json
-    assert default["held"] == 2
+    assert default["held"] == 3
     assert default["limits"] == {"send": {"by": ["kwargs.to"], "max_running": 1, "every": 100.0, "burst": 5}}
-    assert "send: at most 1 run and 10/s (5 at once) by kwargs.to, 2 held" in desk.fusiond("queue", "list").out
+    listed = desk.fusiond("queue", "list").out
+    assert "send: at most 1 run and 10/s (5 at once) by kwargs.to, 1 held of task gone, 2 held by limits" in listed
     shown = desk.fusiond("job", "show", "default/job1").out
     assert "held" in shown
     assert """by the limit of task 'send', for kwargs.to="acme\"""" in shown
-    assert [job["id"] for job in desk.fusiond("job", "list", "--status", "held", "--json").json] == ["job2", "job1"]
+    found = desk.fusiond("job", "list", "--status", "held", "--json").json
+    assert [job["id"] for job in found] == ["odd", "job2", "job1"]
 
 
 def test_a_suspended_queue_takes_jobs_and_starts_none(desk):
@@ -67,11 +70,6 @@ def test_all_is_queues_still_to_come_too(desk):
     ]  # fmt: skip
     desk.run(desk.verbs.declare(["last"]))
     assert not desk.run(desk.verbs.counts("last")).suspended_by_operator
-
-
-def spoil(desk, queue):
-    """As a person at redis-cli."""
-    desk.run(plain(as_is, "SET", desk.verbs.keys.of(queue, "failed"), "x"))
 
 
 def test_an_unknown_queue_is_named_with_the_nearest(desk):

@@ -12,7 +12,7 @@ PASSWORD = "hunter22/x"
 
 @pytest.fixture
 def job(desk):
-    """A job with a lock, whose task is published, a callback's job with its event, and a body that is broken."""
+    """Jobs of a published task, with a lock and by position, a callback's job with its event, and a broken body."""
     send = {"queue": "default", "priority": 1, "run": "shop.send", "secret": ["kwargs.password"]}
     tasks = {"send": send, "after": {"queue": "default", "priority": 1, "run": "shop.after"}}
     desk.run(desk.verbs.publish_catalogue("d", "h", tasks, priorities={}, queues=["default"]))
@@ -20,7 +20,8 @@ def job(desk):
     kwargs = {"password": PASSWORD, "user": "ann"}
     raw, event = json.dumps([[], kwargs]), json.dumps([[], {"event": {"task": "send", "args": [], "kwargs": kwargs}}])
     first = NewJob("a", "send", raw.encode(), unique='ended,skip,0,"hunter22%2Fx"')
-    desk.run(desk.verbs.enqueue("default", [first, NewJob("b", "after", event.encode())]))
+    by_position = NewJob("c", "send", json.dumps([[PASSWORD], {}]).encode())
+    desk.run(desk.verbs.enqueue("default", [first, NewJob("b", "after", event.encode()), by_position]))
     desk.run(
         plain(as_is, "LPUSH", desk.verbs.keys.of("default", "inbox"), f'{{"task": 1, "kwargs": {json.dumps(kwargs)}')
     )
@@ -29,7 +30,7 @@ def job(desk):
 
 @pytest.mark.parametrize("json_", [[], ["--json"]])
 @pytest.mark.parametrize(
-    "words", ["job list", "job show default/a", "job show default/b", "unique list", "events", "broken list"]
+    "words", ["job list", *(f"job show default/{id_}" for id_ in "abc"), "unique list", "events", "broken list"]
 )
 def test_no_command_prints_it(desk, job, words, json_):
     """Nor its forms in JSON and in the name of a lock."""

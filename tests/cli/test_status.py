@@ -1,6 +1,7 @@
 import re
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -19,11 +20,17 @@ def no_daemon(tmp_path):
     return {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
 
 
-def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
+@pytest.fixture
+def status(desk, no_daemon):
+    """`fusiond status` with the test's Redis, and no daemon."""
+    return partial(fusiond_here, "status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+
+
+def test_without_a_daemon_the_queues_are_shown(desk, no_daemon, status):
     """The daemon is away: status 3 and a sentence, and the queues all the same."""
     (desk.cwd / "fusion.yaml").write_text("version: 1\n")
     desk.enqueued("send")
-    done = fusiond_here("status", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = status()
     assert done.status == 3
     assert done.out.splitlines()[1].split()[:2] == ["default", "1"]
     assert "no daemon listens" in done.err
@@ -33,7 +40,7 @@ def test_without_a_daemon_the_queues_are_shown(desk, no_daemon):
     assert list(seen["errors"]) == ["daemon"]
 
 
-def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon):
+def test_entries_that_living_files_declare_differently_are_named(desk, status):
     """With what differs, and which of them ticks; entries that are the same in both are not."""
 
     def declare(daemon, schedule, queue):
@@ -44,16 +51,15 @@ def test_entries_that_living_files_declare_differently_are_named(desk, no_daemon
         return desk.run(publish).generation
 
     old, new = declare("one", "0 3 * * *", "default"), declare("two", "0 4 * * *", "default")
-    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
-    assert fusiond_here("status", **status).out.splitlines()[-1] == (
+    assert status().out.splitlines()[-1] == (
         f"cron entry 'nightly' differs between living files and ticks by published generation {new} "
         f"(published generation {new}: schedule 0 4 * * *; published generation {old}: schedule 0 3 * * *)"
     )
-    [drift] = fusiond_here("status", "--json", **status).json["drift"]
+    [drift] = status("--json").json["drift"]
     assert (drift["entry"], [each["generation"] for each in drift["declarations"]]) == ("nightly", [new, old])
 
 
-def test_an_overdue_entry_is_named_and_counted(desk, no_daemon):
+def test_an_overdue_entry_is_named_and_counted(desk, status):
     """From its last success on, or from when it was first seen; a success of any of its jobs ends that."""
     said = {"task": "send", "timezone": "UTC", "schedule": "0 2 * * *", "queue": "default", "digest": "d"}
     cron = {"late": said | {"alert_if_no_success": 60.0}, "fine": said | {"alert_if_no_success": 3600.0}, "other": said}
@@ -61,19 +67,18 @@ def test_an_overdue_entry_is_named_and_counted(desk, no_daemon):
     now = int(desk.run(plain(as_is, "TIME"))[0]) * 1000
     for entry in cron:
         desk.run(desk.verbs.cron_write(desk.run(desk.verbs.cron_state(entry)), first_seen=now - 600_000))
-    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
-    assert fusiond_here("status", "--json", **status).json["overdue"] == {"late": now - 540_000, "fine": None}
-    assert fusiond_here("status", **status).out.splitlines()[-1] == (
+    assert status("--json").json["overdue"] == {"late": now - 540_000, "fine": None}
+    assert status().out.splitlines()[-1] == (
         "cron entry 'late' became overdue 9m ago, and none of its jobs has finished since"
     )
-    metrics = samples(fusiond_here("status", "--metrics", **status).out)
+    metrics = samples(status("--metrics").out)
     assert metrics["fusiond_cron_overdue"] == {("late",): 1, ("fine",): 0}
     desk.run(desk.verbs.enqueue("default", [NewJob(f"cron:late:{now}", "send", b"[[],{}]")]))
     desk.settle("finished", result=None)
-    assert fusiond_here("status", "--json", **status).json["overdue"] == {"late": None, "fine": None}
+    assert status("--json").json["overdue"] == {"late": None, "fine": None}
 
 
-def test_different_files_of_living_daemons_are_named(desk, no_daemon):
+def test_different_files_of_living_daemons_are_named(desk, status):
     """Two hosts of one namespace: how many files there are, and what they say differently, whatever the key."""
     text = """
 version: 1
@@ -83,9 +88,6 @@ tasks: {same: {run: app.f}, other: {run: app.f, timeout: 5s}, gone: {run: app.f}
 cron: {nightly: {task: same, schedule: "0 2 * * *"}, daily: {task: same, schedule: "0 3 * * *"}}
 workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {processes: 1}}
 """
-
-    def status(*words):
-        return fusiond_here("status", *words, cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
 
     def publish(daemon, text):
         (file := desk.cwd / "other.yaml").write_text(text)
@@ -121,9 +123,6 @@ workers: {main: {processes: 1, environment: {PASSWORD: geheim}}, second: {proces
     assert shown["files_differ"] == {"tasks": ["other"]}
 
 
-HOSTS = [(3, ("web1", "web2")), (2, ("web3",))]
-
-
 def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     """Daemon and broker are away: two sentences, status 3, no traceback; a broker that nobody named included."""
     done = fusiond_here("status", cwd=tmp_path, FUSION_URL=f"unix://{tmp_path}/nothing.sock", **no_daemon)
@@ -131,20 +130,20 @@ def test_with_neither_it_says_so_of_each(tmp_path, no_daemon):
     assert fusiond_here("status", cwd=tmp_path, **no_daemon).status == 3
 
 
-def test_a_worker_that_does_not_answer_is_silent(desk, no_daemon):
+def test_a_worker_that_does_not_answer_is_silent(desk, status):
     """Killed, it is not `idle` until its record ends: it is asked, and the last word of it is a minute old at most."""
     now = int(time.time() * 1000)
     said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
     odd = '[{"job": "q/a", "task": "t", "ms": 1, "message": "", "share": 1' + "0" * 400 + "}]"
     desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": odd}))
-    done = fusiond_here("status", "-W", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
+    done = status("-W")
     line = done.out.splitlines()[-1]
     assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
     assert "it does not answer; it was last heard" in line
-    seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    seen = status("-W", "--json").json
     assert (seen["workers"][0]["name"], seen["workers"][0]["jobs"]) == ("box.7", [])
     desk.run(plain(as_is, "PEXPIRE", desk.verbs.keys.worker("box.7"), 60_000 - 15_001))
-    seen = fusiond_here("status", "-W", "--json", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon).json
+    seen = status("-W", "--json").json
     assert seen["workers"][0]["state"] == "gone"
 
 
@@ -162,7 +161,8 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
     run(place.broker.declare(["default"]))
     program = place.start(processes=2, tasks={"sleep": {"run": "time.sleep"}})
     until(lambda: run(place.broker.workers()))
-    assert (worker()["state"], worker()["jobs"]) == ("idle", [])
+    until(lambda: worker()["state"] == "idle", worker)
+    assert worker()["jobs"] == []
     id_ = place.enqueue("sleep", 60)
     place.until(id_, "started")
     until(lambda: worker()["jobs"])
@@ -173,46 +173,33 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
     place.cancel(id_)
     place.until(id_, "canceled")
     run(place.broker.suspend("default", by="operator", on=True))
-    assert (worker()["state"], worker()["suspended_queues"]) == ("suspended", ["default"])
+    # The dispatcher tells of the end of the job a moment after it has stored it.
+    until(lambda: worker()["state"] == "suspended", worker)
+    assert worker()["suspended_queues"] == ["default"]
     run(place.broker.suspend("default", by="operator", on=False))
     assert worker()["state"] == "idle"
     program.signal(signal.SIGKILL)
     program.wait()
-    assert worker()["state"] == "silent"
+    until(lambda: worker()["state"] == "silent", worker)
 
 
-def test_jobs_that_cannot_be_ended_are_named(desk, no_daemon):
+def test_jobs_that_cannot_be_ended_are_named(desk, status):
     """Without being asked for, and only where there are any."""
-    where = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
     desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": ""}))
-    assert "has not ended" not in fusiond_here("status", **where).out
+    assert "has not ended" not in status().out
     desk.run(desk.verbs.announce("box.7", {"group": "main", "unkilled": "default/x default/y"}))
-    lines = fusiond_here("status", **where).out.splitlines()[-2:]
+    lines = status().out.splitlines()[-2:]
     assert [line.split()[:2] for line in lines] == [["box.7", "default/x"], ["box.7", "default/y"]]
-    seen = fusiond_here("status", "--json", **where).json
+    seen = status("--json").json
     assert seen["unkilled"] == [{"worker": "box.7", "job": "default/x"}, {"worker": "box.7", "job": "default/y"}]
 
 
-def test_metrics(desk, no_daemon):
-    """--metrics is Prometheus' text format: a part that is away says so, and odd names are escaped."""
-    desk.enqueued("send")
-    done = fusiond_here("status", "--metrics", cwd=desk.cwd, FUSION_URL=desk.settings.url, **no_daemon)
-    assert done.status == 3
-    metrics = samples(done.out)
-    assert (metrics["fusiond_daemon_up"], metrics["fusiond_broker_up"]) == ({(): 0}, {(): 1})
-    assert metrics["fusiond_queue_jobs"]["default", "queued"] == 1
-    assert metrics["fusiond_queue_jobs"]["default", "failed"] == 0
-    assert metrics["fusiond_queue_suspended"]["default",] == 0
-    assert metrics["fusiond_queue_unserved_jobs"]["default",] == 0
-
-
-def test_a_sink_that_is_behind_is_named_with_the_reason(desk, no_daemon):
+def test_a_sink_that_is_behind_is_named_with_the_reason(desk, status):
     """As long as a living daemon's file has it."""
-    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
     desk.run(desk.verbs.keep_events("default", "1000 0"))
     desk.enqueued("send")
     desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {}, "it is away"))
-    assert fusiond_here("status", "--json", **status).json["sinks"] == {}
+    assert status("--json").json["sinks"] == {}
 
     def publish():
         """A daemon counts as living for 30 s, and the commands below may take as long."""
@@ -220,23 +207,21 @@ def test_a_sink_that_is_behind_is_named_with_the_reason(desk, no_daemon):
         return desk.run(desk.verbs.publish_catalogue("other", "h2", {}, **more))
 
     publish()
-    [sentence] = [line for line in fusiond_here("status", **status).out.splitlines() if line.startswith("sink ")]
+    [sentence] = [line for line in status().out.splitlines() if line.startswith("sink ")]
     assert re.fullmatch(r"sink 'audit' is .*s behind with events: it is away", sentence)
     publish()
-    metrics = samples(fusiond_here("status", "--metrics", **status).out)
+    metrics = samples(status("--metrics").out)
     assert metrics["fusiond_sink_failing"] == {("audit",): 1}
     assert metrics["fusiond_sink_delay_seconds"]["audit",] > 0
     desk.run(desk.verbs.hold_sink("audit", "token", 60_000, {"default": 1}, refused=2))
     file = publish()
-    assert fusiond_here("status", "--json", **status).json["sinks"] == {
-        "audit": {"delay": 0.0, "failing": "", "refused": 2}
-    }
-    assert "sink 'audit'" not in fusiond_here("status", **status).out
+    assert status("--json").json["sinks"] == {"audit": {"delay": 0.0, "failing": "", "refused": 2}}
+    assert "sink 'audit'" not in status().out
     desk.run(desk.verbs.end_daemon("other", file))
-    assert "fusiond_sink_failing" not in samples(fusiond_here("status", "--metrics", **status).out)
+    assert "fusiond_sink_failing" not in samples(status("--metrics").out)
 
 
-def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no_daemon):
+def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, status):
     """A host went back to an older file, and its group is gone: how many jobs wait, and the command that moves them."""
     tasks = {"send": {"queue": "fast", "priority": 1}}
     desk.run(desk.verbs.declare(["fast"]))
@@ -244,19 +229,18 @@ def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, no
     desk.run(desk.verbs.serve("newer", "host.2", ["fast"]))
     names = [desk.enqueued("send") for _ in range(3)]
     assert names[0].startswith("fast/")
-    status = {"cwd": desk.cwd, "FUSION_URL": desk.settings.url, **no_daemon}
-    assert "no living worker group" not in fusiond_here("status", **status).out
+    assert "no living worker group" not in status().out
     desk.run(desk.verbs.serve("newer", "host.2", []))
     desk.run(desk.verbs.end_daemon("newer", newer))
-    done = fusiond_here("status", **status)
+    done = status()
     command = "fusiond requeue --from-queue fast --queue default"
     assert done.out.splitlines()[-1].endswith(f"or move them: {command}")
     assert "3 jobs wait in queue 'fast', which no living worker group serves" in done.out
     desk.declare()  # a daemon counts as living for 30 s, and the commands above may take as long
-    seen = fusiond_here("status", "--json", **status).json
+    seen = status("--json").json
     assert seen["unserved"] == [{"queue": "fast", "jobs": 3, "command": command}]
-    metrics = samples(fusiond_here("status", "--metrics", **status).out)
+    metrics = samples(status("--metrics").out)
     assert metrics["fusiond_queue_unserved_jobs"] == {("default",): 0, ("fast",): 3, ("reports",): 0}
     assert desk.fusiond(*command.split()[1:]).out == "3 jobs moved from fast to default\n"
-    assert "no living worker group" not in fusiond_here("status", **status).out
+    assert "no living worker group" not in status().out
     assert [desk.claim()[0] for _ in names] == [name.partition("/")[2] for name in names]

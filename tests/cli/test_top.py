@@ -95,39 +95,6 @@ def opened(desk, connection, restart=None):
 
 
 @pytest.mark.proof
-def test_what_failed_alike_is_one_row_and_is_changed_together(desk):
-    """Requeued after a question, all of them; then one is dropped. Enter shows the last of them."""
-    for _ in range(3):
-        desk.enqueued("send")
-        desk.fail()
-    desk.enqueued("report")
-    desk.settle("failed", "reports", code="TIMEOUT", message="too late")
-
-    async def use(app):
-        async with app.run_test(size=(100, 30)) as pilot:
-            await pilot.press("4")
-            await shown(pilot, lambda: [row[:3] for row in cells(app)] == [
-                ["1", "report", "TIMEOUT: too late"], ["3", "send", "ValueError: no stock"],
-            ])  # fmt: skip
-            await pilot.press("enter")
-            await shown(pilot, lambda: len(app.screen_stack) == 2)
-            await pilot.press("escape", "d")
-            await shown(pilot, lambda: len(app.screen_stack) == 2)
-            await pilot.press("y")
-            await shown(pilot, lambda: "1 failed job of report dropped, 1 of them when a minute" in said(app, "#news"))
-            await pilot.press("down", "r")
-            await shown(pilot, lambda: len(app.screen_stack) == 2)
-            await pilot.press("y")
-            await shown(pilot, lambda: "3 failed jobs of send queued again" in said(app, "#news"))
-            await shown(pilot, lambda: [row[1] for row in cells(app)] == ["report"])
-            await pilot.press("q")
-
-    with connect(desk.settings, Path("/")) as connection:
-        asyncio.run(use(opened(desk, connection)))
-    assert desk.run(desk.verbs.counts("default")).queued == 3
-
-
-@pytest.mark.proof
 def test_a_group_of_this_host_is_restarted_and_of_another_one_named(desk):
     """After a question; the daemon is asked for the group by the worker's process."""
     asked = []

@@ -21,7 +21,7 @@ DEEP = "[" * 5000 + "]" * 5000
     ],
 )
 def test_words_split_into_arguments_and_keywords(typed, args, kwargs):
-    """ARG stays a string, NAME=VALUE is a keyword, NAME:=JSON keeps its type; a URL is no keyword."""
+    """ARG stays a string, NAME=VALUE is a keyword, NAME:=JSON keeps its type; a URL is not a keyword."""
     assert words.split(typed) == (args, kwargs)
 
 

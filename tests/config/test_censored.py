@@ -40,6 +40,7 @@ def test_what_is_no_secret_is_shown_as_it_is():
         "tokens:\n- hunter2\n- hunter2",
         "- token: hunter2\n- password:\n    hunter2",
         '"secret": hunter2',
+        "a: {secret: [kwargs.x], run: y}\nb: {args: [1, hunter2]}\nc:\n  args:\n  - hunter2",
         "# password: hunter2",
         "kwargs:\n  cert: |\n    -----BEGIN RSA PRIVATE KEY-----\n    hunter2\n    -----END RSA PRIVATE KEY-----",
     ],

@@ -30,63 +30,48 @@ def test_a_rate(said, burst, every_ms):
     assert Config.from_json(config.to_json()) == config
 
 
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        ("max_running: 0", "queues.q.max_running: 0 is below 1; write 1 or more"),
-        ("rate_limit: 100", "write a rate such as 100/s or 1000/1m, or a map such as {rate: 1000/1m, burst: 50}"),
-        ("rate_limit: 0/s", "write a rate such as 100/s"),
-        ("rate_limit: 10/week", "write a rate such as 100/s"),
-        ("rate_limit: 10/0s", "the rate 10/0s is over no time; write a time, such as 10/s"),
-        ("rate_limit: 9999999/1ms", "the rate 9999999/1ms is above 1,000,000 jobs a second"),
-        ("rate_limit: {burst: 5}", "rate"),
-        ("rate_limit: {rate: 1/s, burst: 0}", "queues.q.rate_limit.burst: 0 is below 1; write 1 or more"),
-        ("rate_limit: {rate: 1/s, per: 3}", "unknown key 'per'"),
-    ],
+QUEUE, TASK, CRON, FAIR, FLOW = (
+    "queues: {{q: {{{}}}}}",
+    "tasks: {{t: {{run: a.b, limit: {}}}}}",
+    "tasks: {{t: {{run: a.b, limit: {{by: [{}], max_running: 1}}}}}}\ncron: {{c: {{task: t, every: 5s, {}}}}}",
+    "queues: {{q: {{fair_by: {}}}}}",
+    "tasks: {{t: {{run: a.b, unique: {{by: [kwargs.x], for: 9s}}}}}}\nflows: {{f: {{steps: {{s: {{task: t, {}}}}}}}}}",
 )
-def test_what_cannot_be_meant(said, sentence):
-    """An error with the remedy."""
-    [problem] = [each for each in loaded(f"queues: {{q: {{{said}}}}}").problems if each.is_error]
-    assert sentence in problem.sentence
 
 
 @pytest.mark.parametrize(
-    ("limit", "cron", "sentence"),
+    ("text", "sentence"),
     [
-        ("{}", "", "this limit limits nothing; add max_running or rate_limit, or remove it"),
-        ("{by: [kwargs.x]}", "", "this limit limits nothing"),
-        ("{max_running: 0}", "", "0 is below 1"),
-        ("{by: [account], max_running: 1}", "", "write an argument of the call: kwargs.user_id, or args.0"),
-        ("{by: [kwargs.x, kwargs.x], max_running: 1}", "", "'kwargs.x' is in the list twice; remove one"),
-        ("{rate_limit: 1/0s}", "", "the rate 1/0s is over no time"),
+        (QUEUE.format("max_running: 0"), "queues.q.max_running: 0 is below 1; write 1 or more"),
+        (QUEUE.format("rate_limit: 100"), "write a rate such as 100/s or 1000/1m, or a map such as {rate: 1000/1m, "),
+        (QUEUE.format("rate_limit: 0/s"), "write a rate such as 100/s"),
+        (QUEUE.format("rate_limit: 10/week"), "write a rate such as 100/s"),
+        (QUEUE.format("rate_limit: 10/0s"), "the rate 10/0s is over no time; write a time, such as 10/s"),
+        (QUEUE.format("rate_limit: 9999999/1ms"), "the rate 9999999/1ms is above 1,000,000 jobs a second"),
+        (QUEUE.format("rate_limit: {burst: 5}"), "rate"),
+        (QUEUE.format("rate_limit: {rate: 1/s, burst: 0}"), "q.rate_limit.burst: 0 is below 1; write 1 or more"),
+        (QUEUE.format("rate_limit: {rate: 1/s, per: 3}"), "unknown key 'per'"),
+        (TASK.format("{}"), "this limit limits nothing; add max_running or rate_limit, or remove it"),
+        (TASK.format("{by: [kwargs.x]}"), "this limit limits nothing"),
+        (TASK.format("{max_running: 0}"), "0 is below 1"),
+        (TASK.format("{by: [account], max_running: 1}"), "write an argument of the call: kwargs.user_id, or args.0"),
+        (TASK.format("{by: [kwargs.x, kwargs.x], max_running: 1}"), "'kwargs.x' is in the list twice; remove one"),
+        (TASK.format("{rate_limit: 1/0s}"), "the rate 1/0s is over no time"),
         (
-            "{by: [kwargs.x], max_running: 1}",
-            "args: [1]",
-            "of which kwargs.x is missing; pass it by name; add it to args or kwargs",
+            CRON.format("kwargs.x", "args: [1]"),
+            "`limit` of task 't' needs kwargs.x, but here kwargs.x is missing; write a text, boolean or integer",
         ),
-        ("{by: [kwargs.x], max_running: 1}", "kwargs: {x: [1]}", "kwargs.x is neither a text, nor a boolean"),
-        ("{by: [args.1], max_running: 1}", "args: [1]", "args.1 is missing"),
+        (CRON.format("kwargs.x", "kwargs: {x: [1]}"), "kwargs.x is neither a text, nor a boolean"),
+        (CRON.format("args.1", "args: [1]"), "args.1 is missing"),
+        (
+            FLOW.format("args: [1]"),
+            "flows.f.steps.s: `unique` of task 't' needs kwargs.x, but here kwargs.x is missing",
+        ),
+        (FAIR.format("[tenant]"), "write an argument of the call: kwargs.user_id, or args.0"),
+        (FAIR.format("[kwargs.x, kwargs.x]"), "'kwargs.x' is in the list twice; remove one"),
+        *((FAIR.format(said), "queues.q.fair_by") for said in ("kwargs.x", "true", "{by: [kwargs.x]}")),
     ],
 )
-def test_a_task_s_limit_that_cannot_be_meant(limit, cron, sentence):
+def test_what_cannot_be_meant(text, sentence):
     """An error with the remedy."""
-    entry = f"\ncron: {{c: {{task: t, every: 5s, {cron}}}}}" if cron else ""
-    problems = loaded(f"tasks: {{t: {{run: a.b, limit: {limit}}}}}{entry}").problems
-    [problem] = [each for each in problems if each.is_error]
-    assert sentence in problem.sentence
-
-
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        ("[tenant]", "write an argument of the call: kwargs.user_id, or args.0"),
-        ("[kwargs.x, kwargs.x]", "'kwargs.x' is in the list twice; remove one"),
-        ("kwargs.x", "queues.q.fair_by"),
-        ("true", "queues.q.fair_by"),
-        ("{by: [kwargs.x]}", "queues.q.fair_by"),
-    ],
-)
-def test_a_fair_by_that_cannot_be_meant(said, sentence):
-    """An error with the remedy."""
-    problems = loaded(f"queues: {{q: {{fair_by: {said}}}}}").problems
-    assert any(sentence in problem.sentence for problem in problems if problem.is_error)
+    assert any(sentence in problem.sentence for problem in loaded(text).problems if problem.is_error)

@@ -34,8 +34,9 @@ class Block:
 def _all():
     for page in PAGES:
         text = page.read_text()
+        name = str(page.relative_to(ROOT)).removeprefix("docs/")
         for match in FENCED.finditer(text):
-            yield Block(page.name, text.count("\n", 0, match.start()) + 1, match[1], match[2])
+            yield Block(name, text.count("\n", 0, match.start()) + 1, match[1], match[2])
 
 
 BLOCKS = list(_all())

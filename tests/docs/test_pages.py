@@ -78,14 +78,14 @@ def test_the_site_is_built_and_needs_no_other_host(tmp_path):
         assert not re.search(r"""<(script|img|link)\b[^>]*\b(src|href)=["']?(https?:)?//""", page.read_text()), page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     """A link to a file of the project is a file of the project."""
     targets = [target for target in _LINK.findall(page.read_text()) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_to_a_heading_lead_to_one(page):
     """A heading that was renamed is renamed in the links to it, too."""
     links = re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", page.read_text())

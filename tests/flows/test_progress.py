@@ -121,44 +121,8 @@ def test_a_cancel_ends_the_run_and_nothing_begins_after_it(flow, after, data):
     assert walk.state.status == "canceled"
 
 
-@settings(max_examples=30, deadline=None)
-@given(graphs(), st.data())
-def test_nothing_begins_while_a_run_is_paused(flow, data):
-    """What runs ends, and the rest follows when it goes on."""
-    walk = Walk(flow)
-    walk.state.paused = True
-    walk.to_the_end(data.draw, [0])
-    assert walk.began == []
-    walk.state.paused = False
-    walk.to_the_end(data.draw, [0])
-    assert walk.state.status == "finished"
-
-
 def run_of(**steps: StepShape) -> Walk:
     return Walk(FlowShape(steps, "q"))
-
-
-def test_a_clean_up_runs_whatever_is_skipped_before_it():
-    """`when: failed` counts a step that was skipped since another failed; without a failure it is skipped itself."""
-    steps = {
-        "work": StepShape(task="t"),
-        "more": StepShape(task="t", after=("work",), need=1),
-        "mend": StepShape(task="t", after=("more",), need=1, when="failed"),
-        "tidy": StepShape(task="t", after=("mend",), need=1, when="always"),
-    }
-    bad = run_of(**steps)
-    bad.settle()
-    bad.end("work", 1)
-    assert bad.state.steps["more"].reason == "work did not finish"
-    assert bad.running() == ["mend"]
-    good = run_of(**steps)
-    good.settle()
-    good.end("work", 0)
-    good.end("more", 0)
-    assert good.state.steps["mend"].status == "skipped"
-    assert good.running() == ["tidy"]
-    good.end("tidy", 0)
-    assert good.state.status == "finished"
 
 
 def test_a_step_of_many_jobs_ends_with_the_last_of_them():

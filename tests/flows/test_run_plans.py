@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 
-from fusiond.broker.call import plain
+from fusiond.broker.call import as_is, plain, scripted
 from fusiond.broker.records import Outcome
 from fusiond.errors import BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
-from fusiond.flows.run_control import RunControl, RunRef, carry
+from fusiond.flows.lost_jobs import end_lost_jobs
+from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.job import JobStatus, new_token
 from tests.support.queue_state import findings
@@ -64,7 +66,7 @@ class Stage:
         for job in jobs:
             found = (returns or {}).get(job.task.decode())
             self.end(nonce, job, found(**json.loads(job.args)[1]) if callable(found) else found, queue)
-        self.run(carry(self.broker, queue))
+        self.run(deliver_outbox(self.broker, queue))
         return [job.id.decode() for job in jobs]
 
     def work_all(self, returns=None) -> None:
@@ -112,10 +114,10 @@ def test_a_repeated_start_and_a_repeated_advance_begin_nothing_twice(stage, run,
     for _ in range(2):
         stage.start(one=step("one"), two=step("two", "one"))
     redis("ZADD", "test:{q}:advance", 0, "run")
-    run(carry(broker, "q", advance=True))
+    run(deliver_outbox(broker, "q", advance=True))
     assert stage.work() == ["run.one"]
     redis("ZADD", "test:{q}:advance", 0, "run")
-    run(carry(broker, "q", advance=True))
+    run(deliver_outbox(broker, "q", advance=True))
     assert stage.work() == ["run.two"]
     assert stage.work() == []
     assert stage.view().status == "finished"
@@ -151,11 +153,11 @@ def test_a_cancel_cancels_what_waits_and_begins_nothing_more(stage, run, broker)
     stage.start(one=step("one"), two=step("two"), three=step("three", "one", "two"))
     nonce, [job] = stage.claim(1)
     assert run(stage.control.cancel(REF))
-    run(carry(broker, "jobs"))
+    run(deliver_outbox(broker, "jobs"))
     assert stage.view().status == "canceling"
     assert stage.statuses() == {"one": "running", "two": "canceled", "three": "canceled"}
     run(broker.settle("jobs", [Outcome(job.id, nonce, "canceled", HOUR, 0, b'{"code":"CANCELED"}')]))
-    run(carry(broker, "jobs"))
+    run(deliver_outbox(broker, "jobs"))
     assert stage.view().status == "canceled"
     assert not run(stage.control.cancel(REF))
     with pytest.raises(JobCanceled):
@@ -208,7 +210,7 @@ def test_what_cannot_begin_fails_with_its_reason(stage, run):
     )
     stage.work_all({"one": {"name": "n", "big": "x" * 600_000}})
     assert stage.view().reasons == {
-        "list": "for_each: one.name is no list",
+        "list": "for_each: one.name is not a list",
         "field": "one.nmae: there is no 'nmae' in the object",
         "large": stage.view().reasons["large"],
     }
@@ -238,7 +240,7 @@ def test_many_items_take_linear_time(stage, run, broker, redis):
         nonce, jobs = stage.claim(count)
         run(broker.settle("jobs", [Outcome(job.id, nonce, "finished", HOUR, 0, b"1") for job in jobs]))
         redis("CONFIG", "RESETSTAT")
-        run(carry(broker, "jobs"))
+        run(deliver_outbox(broker, "jobs"))
         stats = redis("INFO", "commandstats").decode()
         assert stage.view(ref).status == "finished"
         return sum(
@@ -255,23 +257,57 @@ def test_a_run_that_ended_is_dropped_after_its_time(stage, run, broker, redis):
     stage.work()
     assert 86_000_000 < redis("PTTL", "test:{q}:flow:run") <= 86_400_000
     assert redis("PTTL", "test:{q}:flow:run/ends") > 0
-    assert [view.ref.id for view in run(stage.control.runs("q", 9))] == ["run"]
+    assert [view.ref.id for view in run(stage.control.runs(["q"], 9))] == ["run"]
     assert run(broker.status("jobs", "run.one")) == JobStatus.FINISHED
 
 
-def test_a_run_whose_keys_were_deleted_is_gone(stage, broker, redis):
-    """What waits for a job that was lost can be dropped by hand, and begin again under its name."""
-    stage.start(one=step("one"), gone=step("t", "one"))
-    stage.work()
-    redis("DEL", "test:{jobs}:job:run.gone")
-    redis("ZREM", "test:{jobs}:queue", "run.gone")
-    assert stage.view().status == "running"
-    redis("DEL", "test:{q}:flow:run", "test:{q}:flow:run/ends")
-    assert stage.run(stage.control.runs("q", 9)) == []
-    stage.run(carry(broker, "q", advance=True))
-    stage.start(two=step("two"))
-    assert stage.work() == ["run.two"]
-    assert stage.view().status == "finished"
+def test_a_run_whose_jobs_are_lost_ends(stage, run, broker, redis):
+    """Deleted, or evicted; and neither what is on its way, nor what was moved, nor what its queue still has."""
+    stage.start(
+        others={"sub": {"a": step("t")}},
+        gone=step("t"),
+        told=step("t"),
+        moved=step("t", queue="from"),
+        moves=step("t", queue="here"),
+        stays=step("t"),
+        sub=flow_step("sub"),
+        after=step("t", "gone", when="always"),
+    )
+    run(broker.declare(["from", "other", "here"]))
+    run(broker.move("from", "other"))
+    # as a move that was killed before it had delivered what it took
+    run(scripted("move", broker.keys.root("here"), ("other", 9, 0, 0), as_is))
+    nonce, _ = stage.claim()
+    run(broker.settle("jobs", [Outcome("run.told", nonce, "finished", HOUR, 0, b"1")]))
+    redis("DEL", "test:{jobs}:job:run.told", "test:{jobs}:job:run.gone", "test:{q}:flow:run.sub")
+    run(end_lost_jobs(broker, "q", Random(1)))
+    # what is in an outbox, an end or a job that moves, keeps all others waiting
+    assert set(stage.statuses().values()) == {"running", "waiting"}
+    run(deliver_outbox(broker, "jobs"))
+    run(end_lost_jobs(broker, "q", Random(1)))
+    assert set(stage.statuses().values()) == {"running", "waiting", "finished"}
+    run(deliver_outbox(broker, "here"))
+    run(end_lost_jobs(broker, "q", Random(1)))
+    # the job of `after` is in an outbox
+    run(stage.control.advancer.advance_all("q"))
+    run(end_lost_jobs(broker, "q", Random(1)))
+    ended = {"gone": "failed", "told": "finished", "sub": "failed"}
+    assert stage.statuses() == ended | dict.fromkeys(("moved", "moves", "stays", "after"), "running")
+    assert stage.view().reasons == {
+        "gone": "LOST: job jobs/run.gone is gone; was its key deleted or evicted?",
+        "sub": "LOST: flow run q/run.sub is gone; was its key deleted or evicted?",
+    }
+    run(stage.control.cancel(REF))
+    redis("DEL", "test:{jobs}:job:run.stays")
+    run(end_lost_jobs(broker, "q", Random(1)))
+    for moved in ("run.moved", "run.moves"):
+        run(broker.cancel("other", moved))
+    run(deliver_outbox(broker, "other"))
+    redis("ZADD", "test:{q}:advance", 0, "run")
+    run(deliver_outbox(broker, "q", advance=True))
+    run(deliver_outbox(broker, "jobs"))
+    assert stage.view().status == "canceled"
+    assert stage.statuses()["stays"] == "canceled"
 
 
 def test_each_end_calls_back_once(stage, run, redis):
@@ -283,7 +319,7 @@ def test_each_end_calls_back_once(stage, run, redis):
     assert len(stage.work()) == 1
     for _ in range(2):
         redis("ZADD", "test:{q}:advance", 0, "run")
-        run(carry(stage.broker, "q", advance=True))
+        run(deliver_outbox(stage.broker, "q", advance=True))
         assert stage.work() == []
     event = stage.ran[-1][1]["event"]
     assert event["created_at"] > 1e9

@@ -10,7 +10,7 @@ import json
 import jsonschema
 from hypothesis import strategies as st
 
-from fusiond.nesting import too_deep
+from fusiond.json_depth import too_deep
 from tests.broker.test_job_schema import VALIDATOR
 from tests.broker.test_job_schema import bodies as at_the_limits
 from tests.fuzz import mutate
@@ -176,7 +176,7 @@ def _is_valid(body):
         return False
     try:
         value = json.loads(body.decode(), parse_constant=never, object_pairs_hook=once)
-        # Half a surrogate pair is no character: Redis' JSON refuses it wherever it stands.
+        # Half a surrogate pair is not a character: Redis' JSON refuses it wherever it stands.
         json.dumps(value, ensure_ascii=False).encode()
         return VALIDATOR.is_valid(value)
     except (ValueError, AssertionError, RecursionError, TypeError, LookupError, jsonschema.SchemaError, AttributeError):

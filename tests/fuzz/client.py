@@ -13,7 +13,7 @@ import json
 from hypothesis import strategies as st
 
 from fusiond.errors import FusionError, JobFailed
-from fusiond.nesting import TOO_DEEP
+from fusiond.json_depth import TOO_DEEP
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target

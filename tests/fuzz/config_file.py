@@ -54,7 +54,7 @@ def seeds():
         (ROOT / "etc" / "fusion.yaml").read_text(),
         (ROOT / "fusiond" / "starters" / "first" / "fusion.yaml").read_text(),
     ]
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in sorted((ROOT / "docs").rglob("*.md")):
         texts += re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
     for rule in RULES.values():
         texts += ["version: 1\n" + each for each in (rule.bad, rule.good) if isinstance(each, str)]
@@ -158,7 +158,7 @@ class Shard:
         }
 
     def _generate(self, rand, count):
-        from tests.config.test_robust import FILES
+        from tests.fuzz.trees import FILES
 
         for content in mutate.examples(FILES, rand, max(1, count)):
             self._try(json.dumps(content).encode())

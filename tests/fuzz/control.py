@@ -15,7 +15,7 @@ import xmlrpc.client
 from pathlib import Path
 
 from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
@@ -40,7 +40,7 @@ VERBS = (
     "supervisor.tailProcessLog", "supervisor._update", "supervisor.supervisord.options", "fusion.__init__",
     "fusion._fleet", "a", ".", "..", "fusion.", "\u00fc.\u00fc",
 )  # fmt: skip
-#: no name of a group: its code would be taken anew
+#: no name of a group: its code would be taken again
 VALUES = (
     "", "redis", "scheduler", "worker:main", "worker:*", "nothing", "x" * 5000, "\u00fc", "../../etc/passwd", "%s", 0,
     -1, 1, 2**31 - 1, -(2**31), 1e308, True, [], {}, [[]], ["x"] * 100, {"a": {"b": []}},

@@ -124,7 +124,7 @@ def _flood(rand, forges):
 
 
 def _print(rand, forges):
-    """Lines and marks of other jobs, without end; and bytes that are no text."""
+    """Lines and marks of other jobs, without end; and bytes that are not text."""
     end = time.monotonic() + 0.2
     while time.monotonic() < end:
         os.write(1, b"".join(b"\0%x\n" % rand.randrange(1 << 70) for _ in range(100)) + rand.randbytes(1000))

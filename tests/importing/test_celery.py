@@ -82,7 +82,7 @@ from kombu import Queue
 
 class Sunset(BaseSchedule): pass
 
-print("what the application prints is no part of the file")
+print("what the application prints is not a part of the file")
 threading.Thread(target=threading.Event().wait).start()
 app = Celery("shop", broker="redis://db/1")
 

@@ -39,12 +39,6 @@ def test_a_system_crontab_names_users(name, user):
     assert not any(text.startswith(f"cd; {user} ") for text in commands(found).values())
 
 
-def test_a_dollar_stays_one():
-    """`${ENTRY}` is a reference in fusion.yaml; the command gets it as it was."""
-    found = import_files("crontab", DATA / "cron.d.crontab")
-    assert commands(found)["remind"] == "cd; /usr/bin/php ${ENTRY} /_cron/orders/remind"
-
-
 def test_the_imported_command_does_what_cron_would(tmp_path):
     """It starts in the home directory with the variables, and reads what follows the %."""
     text = "A=1\n* * * * * pwd; echo $A \\%d; cat %one%two\n"

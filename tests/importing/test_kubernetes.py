@@ -48,15 +48,6 @@ def test_lists_and_several_documents(tmp_path):
     assert "Deployment: only a CronJob" in found.comments
 
 
-def test_a_policy_that_does_not_exist_is_left_out(tmp_path):
-    """What the loader refuses becomes a comment; what refers to it too; the rest stays."""
-    text = (DATA / "backup.cronjob.yaml").read_text()
-    wrong = text.replace('"Forbid"', '"Perhaps"').replace("atlas-backup", "other")
-    found = import_text("kubernetes", tmp_path, f"{text}\n---\n{wrong}")
-    assert set(found.config.cron) == {"atlas-backup"}
-    assert "left out: cron.other.overlap: 'Perhaps' is not one of skip, allow, replace" in found.comments
-
-
 def test_a_manifest_without_a_cronjob_is_refused(tmp_path):
     """An empty file of fusiond would say nothing."""
     with pytest.raises(ImportRefused, match="there is no CronJob in"):

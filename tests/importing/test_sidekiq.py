@@ -86,8 +86,8 @@ def test_settings_and_schedules_become_one_file():
         ("job: {cron: '* * * * *', class: A, args: ['<%= secret %>']}", "an argument is known only when Ruby runs"),
         ("job: {cron: '* * * * *', class: A, rails_env: test}", "it is of the environment test"),
         ("job: {cron: 'every fortnight', class: A}", "has 2 fields, not five"),
-        (":concurrency: ERB_0_VALUE", "it is no number that is known before Ruby runs"),
-        (":concurrency: many", "it is no number that is known before Ruby runs"),
+        (":concurrency: ERB_0_VALUE", "it is not a number that is known before Ruby runs"),
+        (":concurrency: many", "it is not a number that is known before Ruby runs"),
         (":concurrency: 0", "0 is below 1"),
     ],
 )

@@ -33,8 +33,8 @@ HARMS = {
     "order": (promises.RUN, Scope()),
     "death": (promises.ALONE, Scope(losses=1)),
     "receipt": (promises.ANSWER, Scope(losses=1)),
-    "confirm": (promises.LEASED, Scope(faults=1, kinds=("freeze",), wakes=True)),
-    "lapse": (promises.FAULTS, Scope(wakes=True)),
+    "age": (promises.LEASED, Scope(faults=1, kinds=("freeze",), wakes=True)),
+    "ask": (promises.FAULTS, Scope(losses=1, wakes=True)),
 }
 
 
@@ -50,8 +50,9 @@ def without(protection: str) -> Walk[State]:
 
 
 def _walk(scope: Scope, rules: Rules, watched: tuple[str, ...]) -> Walk[State]:
-    return walk(steps.first(scope), steps.steps(scope, rules), partial(_harm, watched), steps.all_ended)
+    return walk(steps.first(scope), steps.steps(scope, rules), partial(_harm, watched, scope), steps.all_ended)
 
 
-def _harm(watched: tuple[str, ...], before: State, step: Step, after: State) -> str:
-    return next((promise for promise in promises.broken(before, step, after) if promise in watched), "")
+def _harm(watched: tuple[str, ...], scope: Scope, before: State, step: Step, after: State) -> str:
+    broken = promises.broken(before, step, after, wakes=scope.wakes)
+    return next((promise for promise in broken if promise in watched), "")

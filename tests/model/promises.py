@@ -20,16 +20,16 @@ LEASED = "a child begins only jobs whose lease it has, except after a rollback"
 PROMISES = (ONE_END, HOLDER, RUN, FAULTS, ANSWER, ALONE, LEASED)
 
 
-def broken(before: State, step: Step, after: State) -> list[str]:
-    """The promises that this step broke."""
+def broken(before: State, step: Step, after: State, *, wakes: bool = False) -> list[str]:
+    """The promises that this step broke; `wakes`: as the scope has it."""
     if step.request:
-        return [*_of_the_jobs(before, step, after), *_of_the_answer(before, step)]
+        return [*_of_the_jobs(before, step, after, wakes=wakes), *_of_the_answer(before, step)]
     if step.what == "its child begins" and "rollback" not in after.faults:
         return list(_of_a_beginning(step.who, after))
     return []
 
 
-def _of_the_jobs(before: State, step: Step, after: State):
+def _of_the_jobs(before: State, step: Step, after: State, *, wakes: bool):
     for old, new in zip(before.redis.jobs, after.redis.jobs, strict=True):
         if (old.status, old.token, old.attempts) != (new.status, new.token, new.attempts):
             if old.status in ENDED:
@@ -38,13 +38,19 @@ def _of_the_jobs(before: State, step: Step, after: State):
                 yield HOLDER
             if new.status == s.FINISHED and step.request.child != s.DONE:
                 yield RUN
-            if new.rescues > old.rescues and _too_many_rescues(after):
+            if new.rescues > old.rescues and _too_many_rescues(after, wakes=wakes):
                 yield FAULTS
 
 
-def _too_many_rescues(state: State) -> bool:
-    """A fault costs one attempt; a rollback one of each job besides."""
+def _too_many_rescues(state: State, *, wakes: bool) -> bool:
+    """
+    A fault costs one attempt; a rollback one of each job besides.
+
+    With wake-ups, a dispatcher that is frozen, cut off or dead may lose two attempts of a job: it was given the job,
+    and its claim, which was under way by then, took the job back from it after the lease.
+    """
     excused = len(state.faults) + ("rollback" in state.faults) * len(state.redis.jobs)
+    excused += wakes and bool(state.faults)
     return sum(job.rescues for job in state.redis.jobs) > excused
 
 

@@ -41,8 +41,6 @@ class Job:
     ended_as: str = ""
     #: its lease has
     expired: bool = False
-    #: a wake-up has brought it to a dispatcher that has not confirmed that
-    carried: bool = False
 
 
 class Queue:
@@ -70,12 +68,12 @@ class Queue:
         self.jobs[new.id] = Job(new.id, new.args, new.priority, "scheduled" if new.delay_ms else "queued")
         return "stored"
 
-    def enqueue_to(self, parking: str, new: NewJob) -> list[str]:
+    def enqueue_to(self, token: str, new: NewJob) -> list[str]:
         """Of a job for which a dispatcher waits, under that token; no other job is queued."""
         stored = self._stored(new)
         if stored == "stored":
             job = self.jobs[new.id]
-            job.status, job.token, job.attempts, job.carried = "started", parking, 1, True
+            job.status, job.token, job.attempts = "started", token, 1
         return [stored]
 
     def push(self, name: str, priority: int, body: bytes) -> None:
@@ -103,7 +101,7 @@ class Queue:
             job.expired = False
         return [(job.id, job.attempts, job.crashes, job.rescues) for job in given]
 
-    def park(self, dispatcher: str, nonce: str, _parking: str, again: bool = False) -> list[tuple[str, int, int, int]]:
+    def reserve(self, dispatcher: str, nonce: str, _token: str, again: bool = False) -> list[tuple[str, int, int, int]]:
         return self.claim(dispatcher, nonce, 1, again)
 
     def _ready(self) -> list[Job]:
@@ -123,18 +121,16 @@ class Queue:
             job.status, job.due, job.place = "queued", 0, next(_order)
         for job in self.of("started"):
             if job.expired:
-                told = told or job.cancel or not job.carried
+                told = True
                 self._rescue(job)
         return told
 
     def _rescue(self, job: Job) -> None:
         permitted = job.permit == job.token
-        carried, job.token, job.expired, job.carried = job.carried, "", False, False
+        job.token, job.expired = "", False
         job.ended_as = "canceled" if job.cancel else ""
         if job.cancel:
             job.status = "canceled"
-        elif carried:
-            job.status, job.attempts = "queued", job.attempts - 1
         else:
             job.rescues += 1
             job.status = "failed" if permitted or job.rescues > MAX_RESCUES else "queued"
@@ -146,7 +142,7 @@ class Queue:
         job = self.jobs.get(name)
         if not job or job.token != token:
             return 0
-        job.expired = job.carried = False
+        job.expired = False
         if note == "permit":
             job.permit = token
         return 2 if job.cancel else 1
@@ -160,7 +156,7 @@ class Queue:
         if not job or job.token != outcome.token:
             known = 2 if job and job.last_token == outcome.token else 0
             return {"failed": 3, "canceled": 4}.get(job.ended_as, 2) if job and known and goes_on else known
-        job.token, job.last_token, job.expired, job.carried = "", outcome.token, False, False
+        job.token, job.last_token, job.expired = "", outcome.token, False
         canceled = job.cancel and goes_on
         may_count = outcome.kind != "snoozed" and (canceled or outcome.kind not in ("finished", "released"))
         if outcome.extra and may_count:

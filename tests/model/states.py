@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 #: ticks
 LEASE, TRUST = 3, 2
-#: ticks; of a job that a wake-up has brought, until it is confirmed: how long Redis keeps it, and its dispatcher trusts
-#: that
-CARRIED, CARRIED_TRUST = 2, 1
+#: ticks; a job that a wake-up brings so late, or later, does not begin
+LATE = 1
 MAX_ATTEMPTS, MAX_RESCUES = 2, 1
 
 #: of a job; NEW is one that its producer is about to enqueue, TAKEN one that a claim in two steps has between them
@@ -57,10 +56,10 @@ class Rules:
     death: bool = True
     #: a settle that is asked again is told that it was done
     receipt: bool = True
-    #: a job that a wake-up has brought late begins once Redis has confirmed it
-    confirm: bool = True
-    #: a job that was not confirmed in time does not count as rescued
-    lapse: bool = True
+    #: a job that a wake-up has brought late is given back
+    age: bool = True
+    #: a dispatcher asks what it was given, in case the wake-up was lost
+    ask: bool = True
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,6 @@ class Job(NamedTuple):
     rescues: int = 0
     #: the dispatcher whose claim this attempt is; no verb looks at it, a promise does
     holder: int = -1
-    #: a wake-up has brought it, and nobody has confirmed it
-    carried: bool = False
 
 
 class Redis(NamedTuple):
@@ -116,14 +113,6 @@ class Claim(NamedTuple):
     again: bool = False
 
 
-class Confirm(NamedTuple):
-    """A request: a new lease, before a job begins that a wake-up has brought late. To Redis it is a Renew."""
-
-    dispatcher: int
-    job: int
-    token: int
-
-
 class Renew(NamedTuple):
     """A request: a new lease."""
 
@@ -144,7 +133,7 @@ class Settle(NamedTuple):
     child: str
 
 
-Request = Claim | Confirm | Renew | Settle
+Request = Claim | Renew | Settle
 #: to a claim: job and token, or nothing; to a renewal: 1 held, 0 lost; to a settle: 1 settled, 2 before, 0 fenced
 Answer = tuple[int, int] | int | None
 
@@ -152,7 +141,7 @@ Answer = tuple[int, int] | int | None
 class Asked(NamedTuple):
     """A claim or settle whose sender waits for the reply."""
 
-    request: Claim | Confirm | Settle
+    request: Claim | Settle
     stage: str = SENT
     answer: Answer = None
     #: ticks since it was sent
@@ -165,7 +154,7 @@ class Dispatcher(NamedTuple):
     """A dispatcher, and the one child that it has."""
 
     life: str = UP
-    #: the claim, confirmation or settle without a reply that has been heard
+    #: the claim or settle without a reply that has been heard
     asked: Asked | None = None
     #: job and token
     held: tuple[int, int] | None = None

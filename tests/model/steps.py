@@ -2,8 +2,9 @@
 Claim, renew, settle and rescue with all that goes wrong around them: which steps can be taken in a state.
 
     Redis        executes a request: claim.lua, renew.lua, settle.lua (verbs.py); a rescue is part of each claim
-    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (carry.lua)
-    dispatcher   hands a job that a wake-up brings to its child; one that comes late is confirmed first
+    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (give.lua)
+    dispatcher   hands a job that a wake-up brings to its child, and gives back one that comes late; asks what it was
+                 given where the wake-up was lost
                  asks, asks again (the same nonce, the same outcome), hears the reply, renews, settles; takes back a job
                  that was not begun, stops one that was, gives up one whose lease it may no longer trust
     child        begins, ends; it goes on while its dispatcher is frozen or cut off
@@ -32,7 +33,6 @@ from tests.model.states import (
     Answer,
     Asked,
     Claim,
-    Confirm,
     Dispatcher,
     Job,
     Next,
@@ -79,7 +79,7 @@ def _all(scope: Scope, rules: Rules, state: State) -> Next:
         yield from _gives_up(state, d, dispatcher, rules)
         yield from _recovers(state, d, dispatcher)
     yield from _late(state, rules)
-    yield from _enqueued(state)
+    yield from _enqueued(state, rules)
     yield from _tick(state, rules)
     if len(state.faults) < scope.faults:
         yield from _faults(state, scope)
@@ -118,7 +118,7 @@ def _late(state: State, rules: Rules) -> Next:
         yield step, _forgotten(state._replace(redis=redis, late=rest))
 
 
-def _enqueued(state: State) -> Next:
+def _enqueued(state: State, rules: Rules) -> Next:
     """A new job is queued; or it is given to the dispatcher that waits, which is told or does not hear of it."""
     at = next((at for at, job in enumerate(state.redis.jobs) if job.status == s.NEW), -1)
     if at < 0:
@@ -133,7 +133,11 @@ def _enqueued(state: State) -> Next:
         yield Step(d, "a job is enqueued for it, and the wake-up has it"), _with(done, d, message=(at, token, 0))
     if state.dispatchers[d].life in (s.CUT, s.DEAD) or state.losses:
         spent = 1 if state.dispatchers[d].life in (s.UP, s.FROZEN) else 0
-        yield Step(d, "a job is enqueued for it, the wake-up is lost"), done._replace(losses=state.losses - spent)
+        lost = done._replace(losses=state.losses - spent)
+        # What it hears of late is the answer to its question.
+        asks = rules.ask and state.dispatchers[d].life != s.DEAD
+        after = _with(lost, d, message=(at, token, s.LATE)) if asks else lost
+        yield Step(d, "a job is enqueued for it, the wake-up is lost"), after
 
 
 # -- a dispatcher and its child ----------------------------------------------------------------------------------------
@@ -142,16 +146,12 @@ def _enqueued(state: State) -> Next:
 def _asks(state: State, d: int, dispatcher: Dispatcher, rules: Rules) -> Next:
     if dispatcher.message and dispatcher.asked is None and dispatcher.held is None:
         job, token, age = dispatcher.message
-        trust = s.CARRIED_TRUST - (age if rules.confirm else 0)
-        if trust > 0:
-            begun = Dispatcher(s.UP, None, (job, token), trust, s.HANDED)
-            yield Step(d, "hears the wake-up, and hands the job to its child"), _put(state, d, begun)
+        if age < s.LATE or not rules.age:
+            begun = Dispatcher(s.UP, None, (job, token), s.TRUST, s.HANDED)
+            yield Step(d, "hears of the job, and hands it to its child"), _put(state, d, begun)
         else:
-            asked = Asked(Confirm(d, job, token))
-            yield (
-                Step(d, "hears the wake-up late, and has the job confirmed"),
-                _with(state, d, message=None, asked=asked),
-            )
+            asked = Asked(Settle(d, job, token, "released", s.NONE))
+            yield Step(d, "hears of the job late, and gives it back"), _with(state, d, message=None, asked=asked)
     elif dispatcher.asked is None and dispatcher.held is None and not all_ended(state):
         yield Step(d, "asks for a job"), _with(state, d, asked=Asked(Claim(d, _new_token(state, d))))
     elif dispatcher.asked and dispatcher.asked.stage == s.LOST:
@@ -167,8 +167,6 @@ def _repeat(asked: Asked) -> Asked:
 def _heard(state: State, d: int, asked: Asked, answer: Answer) -> State:
     """A job goes to the child; after anything else it is idle."""
     job = answer
-    if isinstance(asked.request, Confirm):
-        job = (asked.request.job, asked.request.token) if answer else None
     if isinstance(asked.request, Settle) or job is None:
         return _forgotten(_idle(state, d))
     message = state.dispatchers[d].message
@@ -259,7 +257,7 @@ def _older(redis: Redis) -> Redis:
 def _grown_old(dispatcher: Dispatcher) -> Dispatcher:
     asked = dispatcher.asked and dispatcher.asked._replace(age=min(dispatcher.asked.age + 1, s.TRUST))
     message = dispatcher.message
-    message = message and (*message[:2], min(message[2] + 1, s.CARRIED_TRUST))
+    message = message and (*message[:2], min(message[2] + 1, s.LATE))
     return dispatcher._replace(asked=asked, trust=max(dispatcher.trust - 1, 0), message=message)
 
 
@@ -294,7 +292,8 @@ def _freeze(state: State, d: int, dispatcher: Dispatcher) -> Next:
 
 def _cut(state: State, d: int, dispatcher: Dispatcher) -> Next:
     if dispatcher.life == s.UP:
-        yield Step(d, "is cut off from Redis"), _with(state, d, life=s.CUT, message=None)
+        message = dispatcher.message and (*dispatcher.message[:2], s.LATE)
+        yield Step(d, "is cut off from Redis"), _with(state, d, life=s.CUT, message=message)
 
 
 def _is_late(state: State, d: int, dispatcher: Dispatcher) -> Next:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tests.model import states as s
-from tests.model.states import Answer, Claim, Confirm, Job, Redis, Renew, Request, Rules, Settle
+from tests.model.states import Answer, Claim, Job, Redis, Renew, Request, Rules, Settle
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ def execute(redis: Redis, request: Request, rules: Rules) -> tuple[Redis, Answer
     """What Redis does with a request."""
     if isinstance(request, Claim):
         return claim(redis, request, rules)
-    if isinstance(request, (Renew, Confirm)):
+    if isinstance(request, Renew):
         return renew(redis, request)
     return settle(redis, request, rules)
 
@@ -48,11 +48,11 @@ def parking(nonce: int) -> int:
 
 
 def enqueue(redis: Redis, at: int) -> tuple[Redis, tuple[int, int] | None]:
-    """enqueue.lua: NEW -> QUEUED; or STARTED (carry.lua) for who waits, and is told: dispatcher and token."""
+    """enqueue.lua: NEW -> QUEUED; or STARTED (give.lua) for who waits, and is told: dispatcher and token."""
     parked = redis.parked
     if parked is None or any(job.status == s.QUEUED for job in redis.jobs):
         return _with(redis, at, Job())._replace(parked=None), None
-    given = Job(s.STARTED, parked[1], s.CARRIED, attempts=1, holder=parked[0], carried=True)
+    given = Job(s.STARTED, parked[1], s.LEASE, attempts=1, holder=parked[0])
     return _with(redis, at, given)._replace(parked=None), parked
 
 
@@ -60,8 +60,6 @@ def _rescued(job: Job, rules: Rules) -> Job:
     """STARTED -> QUEUED, or FAILED above the limit, if the lease has expired."""
     if job.status != s.STARTED or not rules.rescue or (job.lease and rules.expiry):
         return job
-    if job.carried and rules.lapse:
-        return Job(s.QUEUED, 0, 0, job.last_token, job.attempts - 1, job.rescues)
     status = s.QUEUED if job.rescues < s.MAX_RESCUES else s.FAILED
     return Job(status, 0, 0, job.last_token, job.attempts, job.rescues + 1)
 
@@ -82,7 +80,7 @@ def renew(redis: Redis, request: Renew) -> tuple[Redis, Answer]:
     job = redis.jobs[request.job]
     if job.token != request.token:
         return redis, 0
-    return _with(redis, request.job, job._replace(status=s.STARTED, lease=s.LEASE, carried=False)), 1
+    return _with(redis, request.job, job._replace(status=s.STARTED, lease=s.LEASE)), 1
 
 
 def settle(redis: Redis, request: Settle, rules: Rules) -> tuple[Redis, Answer]:

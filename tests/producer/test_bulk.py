@@ -4,17 +4,18 @@ import asyncio
 import contextlib
 import signal
 import tracemalloc
+from functools import partial
 
 import pytest
 
 from fusiond import AsyncClient, BadArguments, BrokerUnavailable, Client, QueueFull, UnknownTask
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.records import NewJob
 from fusiond.broker.redis import protocol
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.redis.sessions import LoopSession, ThreadSession
 from fusiond.config.model import Broker
 from fusiond.producer.bulk import CHUNK
+from tests.support.asking import KINDS
 from tests.support.replicas import RedisCluster, Servers
 from tests.support.running import until
 
@@ -22,7 +23,6 @@ TASKS = {
     name: {"queue": queue, "priority": 1, "expires": None, "run": f"shop.{name}"}
     for name, queue in (("send", "sms"), ("report", "reports"), ("other", "others"))
 }
-KINDS = pytest.mark.parametrize("kind", ["threads", "asyncio"])
 #: more than may be unanswered at once
 MANY = CHUNK * (protocol.AHEAD + 4) + 7
 
@@ -38,29 +38,31 @@ def client(redis_server, run, broker, namespace):
         yield client
 
 
-@pytest.fixture
-def enqueue_many(client, redis_server, namespace):
-    """Enqueues with threads or with asyncio, `enqueue_many(kind, jobs)`; then one more, over the same connection."""
+def send(kind, jobs, url, **options):
+    """`enqueue_many` with threads or with asyncio; then one more, over the same connection."""
 
-    def enqueue_many(kind, jobs, **options):
-        async def story():
-            async with AsyncClient(redis_server.url, namespace=namespace, **options) as own:
-                try:
-                    return await own.enqueue_many(jobs)
-                finally:
-                    with contextlib.suppress(BrokerUnavailable):
-                        await own.enqueue("other")
-
-        if kind == "asyncio":
-            return asyncio.run(story())
-        with Client(redis_server.url, namespace=namespace, **options) as own:
+    async def story():
+        async with AsyncClient(url, **options) as own:
             try:
-                return own.enqueue_many(jobs)
+                return await own.enqueue_many(jobs)
             finally:
                 with contextlib.suppress(BrokerUnavailable):
-                    own.enqueue("other")
+                    await own.enqueue("other")
 
-    return enqueue_many
+    if kind == "asyncio":
+        return asyncio.run(story())
+    with Client(url, **options) as own:
+        try:
+            return own.enqueue_many(jobs)
+        finally:
+            with contextlib.suppress(BrokerUnavailable):
+                own.enqueue("other")
+
+
+@pytest.fixture
+def enqueue_many(client, redis_server, namespace):
+    """`enqueue_many(kind, jobs)`, to the test's Redis."""
+    return partial(send, url=redis_server.url, namespace=namespace)
 
 
 @pytest.fixture
@@ -181,7 +183,7 @@ def test_an_iterator_that_raises_in_the_middle(enqueue_many, held, kind):
 
 
 def test_a_cancellation_in_the_middle(enqueue_many, held):
-    """As of any task; the connection is made anew."""
+    """As of any task; the connection is made again."""
 
     def cancel():
         asyncio.current_task().cancel()
@@ -246,58 +248,15 @@ def test_each_chunk_is_confirmed_by_a_replica(broker, namespace, tmp_path, monke
         url, options = f"redis://{primary.name}", {"namespace": namespace, "durability": "replica"}
         with connect(Broker(url=url, namespace=namespace), tmp_path) as connection:
             declare(connection.run, broker)
-
-        async def story(jobs):
-            async with AsyncClient(url, **options) as own:
-                return await own.enqueue_many(jobs)
-
-        def enqueue(jobs):
-            if kind == "asyncio":
-                return asyncio.run(story(jobs))
-            with Client(url, **options) as own:
-                return own.enqueue_many(jobs)
-
-        handles = enqueue(jobs_with(int, 0))
+        handles = send(kind, jobs_with(int, 0), url, **options)
         assert replica.do("EXISTS", f"{namespace}:{{sms}}:job:{handles[-1].id}") == 1
         monkeypatch.setattr("fusiond.broker.redis.durability.CONFIRM_MS", 200)
         stop = lambda: replica.process.send_signal(signal.SIGSTOP)  # noqa: E731
         with pytest.raises(BrokerUnavailable, match="has not confirmed") as raised:
-            enqueue(jobs_with(stop, 11 * CHUNK))
+            send(kind, jobs_with(stop, 11 * CHUNK), url, **options)
         stored, unknown = raised.value.enqueued
         assert stored
         assert unknown
-
-
-@pytest.mark.proof
-@KINDS
-def test_another_primary_in_the_middle(broker, namespace, tmp_path, monkeypatch, kind):
-    """The Sentinel names another one: what follows goes there, what was stored by the first is not repeated."""
-    monkeypatch.setattr(protocol, "LOOK", 0.0)
-    with Servers() as servers:
-        one, two = servers.add(), servers.add()
-        sentinel = servers.add(f"sentinel monitor shop 127.0.0.1 {one.port} 1", mode="sentinel")
-        for server in one, two:
-            with connect(Broker(url=f"redis://{server.name}", namespace=namespace), tmp_path) as connection:
-                declare(connection.run, broker)
-
-        def switch():
-            until(lambda: one.do("ZCARD", f"{namespace}:{{sms}}:queue"))
-            sentinel.do("SENTINEL", "REMOVE", "shop")
-            sentinel.do("SENTINEL", "MONITOR", "shop", "127.0.0.1", two.port, 1)
-
-        url, jobs = f"redis+sentinel://{sentinel.name}/shop", jobs_with(switch, 2 * MANY, 3 * MANY)
-
-        async def story():
-            async with AsyncClient(url, namespace=namespace) as own:
-                return await own.enqueue_many(jobs)
-
-        with Client(url, namespace=namespace) as own:
-            handles = asyncio.run(story()) if kind == "asyncio" else own.enqueue_many(jobs)
-        keys = [server.do("ZCARD", f"{namespace}:{{sms}}:queue") for server in (one, two)]
-        assert min(keys) > 0
-        # what one had got and not answered, two has as well
-        assert len(handles) == 3 * MANY <= sum(keys) <= 3 * MANY + (protocol.AHEAD + 1) * CHUNK
-        assert two.do("EXISTS", f"{namespace}:{{sms}}:job:{handles[-1].id}") == 1
 
 
 class _TwoNodes(RedisCluster):
@@ -332,28 +291,8 @@ def test_a_slot_moves_in_the_middle(broker, namespace, tmp_path, kind):
                 for n, _ in enumerate(jobs_with(move, 2 * MANY, 3 * MANY)):
                     yield (("send", "send", "report", "other")[n % 4], [n])
 
-            async def story():
-                async with AsyncClient(url, namespace=namespace) as own:
-                    return await own.enqueue_many(jobs())
-
-            with Client(url, namespace=namespace) as own:
-                handles = asyncio.run(story()) if kind == "asyncio" else own.enqueue_many(jobs())
+            handles = send(kind, jobs(), url, namespace=namespace)
             for queue in "sms", "reports", "others":
-                key = broker.keys.of(queue, "queue")
-                held = connection.run(plain(as_is, "ZRANGE", key, 0, -1))
-                assert [id_.decode() for id_ in held] == [each.id for each in handles if each.queue == queue]
-
-
-class Ready:
-    """Makes any job, and finds each refused."""
-
-    is_ready = True
-
-    def make(self, _options, call):
-        return "q", NewJob("id", call[0], b"[]"), True
-
-    def calls(self, _queue, _jobs):
-        return []
-
-    def check(self, _queue, _jobs, _replies):
-        raise QueueFull("full")
+                wanted = [each.id for each in handles if each.queue == queue]
+                held = connection.run(plain(as_is, "ZRANGE", broker.keys.of(queue, "queue"), 0, len(wanted) - 1))
+                assert [id_.decode() for id_ in held] == wanted

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fusiond.broker.records import NewJob
-from fusiond.enqueue_options import Options, stored
+from fusiond.enqueue_options import Options, encoded_options
 from fusiond.errors import EnqueueError
 from fusiond.producer.tracing import traceparent
 
@@ -39,13 +39,13 @@ GOOD = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     ["", "x", GOOD.upper(), "ff" + GOOD[2:], GOOD + "-00", "00-" + "0" * 32 + GOOD[35:], GOOD[:36] + "0" * 16 + "-01"],
 )
 def test_a_call_names_a_trace_or_is_refused(wrong):
-    assert stored(Options(traceparent=GOOD))["traceparent"] == GOOD
+    assert encoded_options(Options(traceparent=GOOD))["traceparent"] == GOOD
     with pytest.raises(EnqueueError, match="traceparent"):
-        stored(Options(traceparent=wrong))
+        encoded_options(Options(traceparent=wrong))
 
 
 def test_a_job_hands_its_trace_on(monkeypatch):
-    """By its environment; a program that is no job, or whose variable is nonsense, has none."""
+    """By its environment; a program that is not a job, or whose variable is nonsense, has none."""
     monkeypatch.delitem(sys.modules, "opentelemetry.trace", raising=False)
     monkeypatch.setenv("TRACEPARENT", GOOD)
     assert traceparent() is None

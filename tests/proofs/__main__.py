@@ -2,8 +2,8 @@
 `python -m tests.proofs`: every proof at its full length, one after the other, for about five hours.
 
 Each part is a command of its own. Its outcome is written to docs/proofs/full.md as soon as it ends, with the commit
-that it ran on, so a run that is interrupted loses only the part that it was in: `--missing` runs what the file does not
-have of this commit.
+that it ran on, so a run that is interrupted loses only the part that it was in: `--missing` runs the parts that have
+not passed yet, on whatever commit, and `--only` runs a part again.
 """
 
 import argparse
@@ -99,13 +99,13 @@ def carry_out(part, commit):
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.proofs", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--missing", action="store_true", help="only what the file does not have of this commit")
+    parser.add_argument("--missing", action="store_true", help="only what has not passed yet")
     given = parser.parse_args()
     words = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     parts = given.only or list(PARTS)
     if given.missing:
-        parts = [part for part in parts if (row := rows().get(part)) is None or row.commit != commit]
+        parts = [part for part in parts if (row := rows().get(part)) is None or row.outcome != "passed"]
     ended = []
     for part in parts:
         ended.append(carry_out(part, commit))

@@ -17,7 +17,7 @@ from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
 from fusiond.errors import JobFailed
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from fusiond.supervise.supervisord.rpc import VERBS
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, alive, descendants
@@ -112,7 +112,7 @@ def test_a_file_that_another_has_put_in_place_is_not_run(daemon):
     outcome = ask(daemon.control, "reload", timeout=60)
     assert (outcome["result"], outcome["generation"]) == ("refused", 1)
     assert [problem["code"] for problem in outcome["problems"] if problem["severity"] == "error"] == ["unsafe-file"]
-    assert "belongs to nobody" in outcome["summary"]
+    assert "belongs to user nobody" in outcome["summary"]
     assert daemon.client().enqueue("colour").result(timeout=PATIENCE) is None
     daemon.stop()
     daemon.start(wait=False)
@@ -171,7 +171,7 @@ def arguments(pid):
 
 
 def rpc(control, method, *arguments):
-    """One XML-RPC call as any program may make it; its fault, or the HTTP status of what was no call at all."""
+    """One XML-RPC call as any program may make it; its fault, or the HTTP status of what was not a call at all."""
     body = xmlrpc.client.dumps(arguments, method).encode()
     status, answer = post(control, body)
     if status != 200:

@@ -1,6 +1,5 @@
 """A slice of the fuzzing of the file; `python -m tests.fuzz.config_file` runs as much as one likes."""
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -39,11 +38,3 @@ def test_the_fuzzer_notices_what_is_broken(tmp_path, monkeypatch):
     monkeypatch.setattr(config_file, "as_sarif", lambda *_: "{}")
     with pytest.raises(AssertionError, match="in no table"):
         config_file.examine(b"version: 2\n", tmp_path)
-
-
-def test_the_same_seed_makes_the_same_files():
-    """A failure can be found again."""
-    small, large = config_file.seeds()
-    one, two = random.Random(7), random.Random(7)
-    for _ in range(50):
-        assert config_file.mutated(one, small, large) == config_file.mutated(two, small, large)

@@ -11,19 +11,12 @@ import pytest
 
 from tests.docs.blocks import BLOCKS, FENCED, ROOT
 from tests.docs.desk import Desk
-from tests.support.running import Running, until
+from tests.support.running import until
 
 
 def python_of(page):
     """Its blocks of Python, in order."""
     return [block.text for block in BLOCKS if block.page == page and block.language == "python"]
-
-
-@pytest.fixture
-def daemon():
-    daemon = Running()
-    yield daemon
-    daemon.close()
 
 
 def recipe(heading, daemon, *, without=()):

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-from benchmarks.reliability.schedule import schedule
 from benchmarks.reliability.tally import tally
 from benchmarks.reliability.victims import victims
 from tests.support.running import until
@@ -17,15 +16,6 @@ def test_each_fate_of_a_job_is_counted_apart():
     assert (found.acknowledged, found.never_run, found.never_ended) == (5, 1, 1)
     assert (found.ended_again, found.begun_again, found.lost) == (1, 2, 2)
     assert found.left == {"failed": 2}
-
-
-def test_a_seed_makes_one_schedule():
-    """All runners get the same jobs and kills, in the given time."""
-    one = schedule(50, 20, 10.0, seed=3)
-    assert one == schedule(50, 20, 10.0, seed=3) != schedule(50, 20, 10.0, seed=4)
-    assert [job.number for job in one.jobs] == list(range(1, 51))
-    assert all(0 <= each.at <= 10 for each in (*one.jobs, *one.kills))
-    assert one.kills == sorted(one.kills)
 
 
 def test_a_kill_finds_the_processes_of_its_kind():

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from tests.chaos import resources
+from tests.chaos import resources, strikes
 
 #: shorter, and a result that fits into a small machine
 SHORT = {
@@ -21,5 +21,5 @@ def test_no_job_comes_to_harm(name):
     if not resources.can(name):
         pytest.skip("this user may not do that")
     finding = resources.carry_out(resources.SCENARIOS[name], times=1, strike=SHORT[name])
-    print(resources.row(name, 1, finding))
+    print(strikes.row(name, 1, finding))
     assert finding.violations == []

@@ -16,7 +16,7 @@ import redis
 
 from fusiond import paths
 from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.chaos.package import SELDOM_POLLS, copy
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, alive, until

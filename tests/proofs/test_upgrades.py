@@ -62,9 +62,9 @@ CALLS = (
 
 def test_a_newer_layout_is_refused_by_daemon_client_and_commands(redis_server, tmp_path):
     """With the remedy, before anything is written or shown."""
-    sentence = "holds layout 4 under 'fusion', this fusiond knows 3; upgrade fusiond or use another namespace"
+    sentence = "holds layout 5 under 'fusion', this fusiond knows 4; upgrade fusiond or use another namespace"
     with redis_server.connect() as connection:
-        connection.run(plain(as_is, "HSET", "fusion:meta", "layout", 4))
+        connection.run(plain(as_is, "HSET", "fusion:meta", "layout", 5))
         with Client(redis_server.url) as client, pytest.raises(BrokerUnfit, match=sentence):
             client.enqueue("echo")
         for call in CALLS:

@@ -30,7 +30,7 @@ RULES = (
     ),
     _rule(
         "not-callable",
-        "a `run` that is no function",
+        "a `run` that is not a function",
         "tasks: {a: {run: «shop.LIMIT»}}\n",
         "tasks: {a: {run: shop.send}}\n",
     ),

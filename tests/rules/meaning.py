@@ -116,7 +116,7 @@ RULES = (
     Rule(
         "limit-argument",
         "error",
-        "a cron entry that lacks an argument by which the limit of its task counts",
+        "a cron entry or step that lacks an argument by which the limit of its task counts",
         "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\ncron: {«c»: {task: a, every: 5m}}\n",
         "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\ncron: {c: {task: a, every: 5m, args: [1]}}\n",
     ),
@@ -130,7 +130,7 @@ RULES = (
     Rule(
         "unique-argument",
         "error",
-        "a cron entry without an argument that `unique` of its task names",
+        "a cron entry or step without an argument that `unique` of its task names",
         "tasks: {a: {run: x.y, unique: {by: [kwargs.id], until: ended}}}\ncron: {«c»: {task: a, every: 5m}}\n",
         "tasks: {a: {run: x.y, unique: {by: [kwargs.id], until: ended}}}\n"
         "cron: {c: {task: a, every: 5m, kwargs: {id: 1}}}\n",
@@ -159,7 +159,7 @@ RULES = (
     Rule(
         "bad-reference",
         "error",
-        "a reference to what is no step before this one, and no input",
+        "a reference to what is not a step before this one, and no input",
         "flows: {f: {steps: {one: {task: a}, two: {task: a, inputs: {x: «one»}}}}}\n",
         "flows: {f: {steps: {one: {task: a}, two: {task: a, after: [one], inputs: {x: one}}}}}\n",
     ),
@@ -237,6 +237,13 @@ RULES = (
         "a password, token or key in the file itself",
         "workers: {m: {environment: {DB_PASSWORD: «hunter2»}}}\n",
         'workers: {m: {environment: {DB_PASSWORD: "${DB_PASSWORD:-}"}}}\n',
+    ),
+    Rule(
+        "secret-by-position",
+        "warning",
+        "arguments of a cron entry or step by position, of which one may be secret by name; none of them is shown",
+        "tasks: {a: {run: x.y, secret: [kwargs.pin]}}\ncron: {c: {task: a, every: 5m, «args»: [1]}}\n",
+        'tasks: {a: {run: x.y, secret: [kwargs.pin]}}\ncron: {c: {task: a, every: 5m, kwargs: {pin: "${PIN:-}"}}}\n',
     ),
     Rule(
         "reserved-variable",

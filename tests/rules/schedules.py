@@ -44,7 +44,7 @@ RULES = (
     _rule("every-minute", "a tick in each minute of one hour", 'schedule: «"* 2 * * *"»', 'schedule: "0 2 * * *"'),
     _rule(
         "uneven-step",
-        "a step that begins anew before it is over",
+        "a step that begins again before it is over",
         'schedule: «"*/7 * * * *"»',
         'schedule: "*/6 * * * *"',
     ),

@@ -39,7 +39,7 @@ RULES = (
     Rule(
         "bad-path",
         "error",
-        "a `run` that is no dotted path",
+        "a `run` that is not a dotted path",
         "tasks: {a: {run: «'shop:send'»}}\n",
         "tasks: {a: {run: shop.send}}\n",
     ),

@@ -1,3 +1,3 @@
 """Whole daemons, as their users start them."""
 
-from tests.support.whole_daemons import _broker, _cluster, daemon, plant  # noqa: F401 - pytest finds fixtures here
+from tests.support.whole_daemons import _broker, _cluster, daemon, daemons, plant  # noqa: F401 - pytest finds fixtures here

@@ -8,9 +8,8 @@ import json
 import pytest
 
 from fusiond import JobFailed, JobStatus
-from fusiond.client import Client
 from tests.support.receiver import Receiver
-from tests.support.running import PATIENCE, Running, until
+from tests.support.running import PATIENCE, until
 
 TASKS = """
 import json
@@ -24,15 +23,15 @@ def told(event, log="LOG"):
         file.write(json.dumps(event) + "\\n")
 """
 FILE = """
-queues: {{mail: {{defaults: {{on_failure: {{task: told}}}}}}}}
+queues: {mail: {defaults: {on_failure: {task: told}}}}
 tasks:
-  good: {{run: jobs.good, on_success: {{task: told}}}}
-  bad: {{run: jobs.bad, on_failure: {{webhook: '{url}/failed'}}}}
-  letter: {{run: jobs.bad, queue: mail}}
-  told: {{run: jobs.told, queue: mail}}
-cron: {{often: {{task: letter, every: 1s, args: [7]}}}}
-workers: {{main: {{queues: '*', directory: {app}, processes: 2, isolation: process}}}}
-webhooks: {{secret_file: {secret}}}
+  good: {run: jobs.good, on_success: {task: told}}
+  bad: {run: jobs.bad, on_failure: {webhook: '{url}/failed'}}
+  letter: {run: jobs.bad, queue: mail}
+  told: {run: jobs.told, queue: mail}
+cron: {often: {task: letter, every: 1s, args: [7]}}
+workers: {main: {queues: '*', directory: {app}, processes: 2, isolation: process}}
+webhooks: {secret_file: {secret}}
 """
 
 
@@ -43,22 +42,11 @@ def receiver():
         receiver.shutdown()
 
 
-@pytest.fixture
-def daemon(receiver, redis_server, tmp_path):
-    """A daemon whose tasks call back."""
-    with_daemon, secret = Running(), tmp_path / "secret"
-    secret.write_text("s3cret\n")
-    (with_daemon.app / "jobs.py").write_text(TASKS.replace("LOG", str(tmp_path / "log")))
-    text = FILE.format(url=receiver.url, app=with_daemon.app, secret=secret)
-    with_daemon.write(f"broker: {{url: '{Running.broker_url or redis_server.url}'}}\n{text}")
-    with_daemon.start()
-    yield with_daemon
-    with_daemon.close()
-
-
-def test_callbacks_of_tasks_queues_calls_schedules_and_pushes(daemon, receiver, redis_server, tmp_path):
+def test_callbacks_of_tasks_queues_calls_schedules_and_pushes(daemons, receiver, tmp_path):
     """Each end calls what its file or call says, once; a host that a call alone names must not be private."""
-    client, log = Client(Running.broker_url or redis_server.url), tmp_path / "log"
+    client, log, secret = daemons.client(), tmp_path / "log", tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    daemons.start(FILE.replace("{url}", receiver.url).replace("{secret}", str(secret)), TASKS.replace("LOG", str(log)))
 
     def events(task):
         """What the task `told` was called with for jobs of this task."""

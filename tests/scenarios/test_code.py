@@ -32,21 +32,6 @@ def test_a_release_is_switched_under_load(daemon, isolation):
     until(lambda: daemon.names() == {*daemon.always, "worker:main@2"}, daemon.names)
 
 
-def test_code_that_does_not_load_is_refused(daemon):
-    """The old code serves on, from the same processes; mended, it is taken."""
-    release(daemon, 41)
-    daemon.start(body(daemon))
-    before = daemon.pid("worker:main@1")
-    release(daemon, 42, "def version(:\n")
-    done = reload_code(daemon)
-    assert (done.status, "shop.py" in done.out, "SyntaxError" in done.out) == (1, True, True), done
-    assert daemon.client().enqueue("version").result(timeout=PATIENCE) == 41
-    assert daemon.pid("worker:main@1") == before
-    release(daemon, 43)
-    assert reload_code(daemon).status == 0
-    assert daemon.client().enqueue("version").result(timeout=PATIENCE) == 43
-
-
 def test_the_named_groups_alone_are_replaced(daemon):
     """The others keep their pids; a group that is not there is named, with those that are."""
     release(daemon, 41)

@@ -73,16 +73,6 @@ def test_an_operators_round(daemon):
     until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
 
 
-def test_commands_work_while_the_file_is_wrong(daemon):
-    """A file in the middle of an edit hides neither the daemon nor its broker."""
-    environment = {"STATE_DIRECTORY": str(daemon.state), "RUNTIME_DIRECTORY": str(daemon.runtime)}
-    daemon.file.write_text("version: 1\nqueues: [\n")
-    status = fusiond("status", "--json", cwd=daemon.directory, **environment).json
-    assert status["errors"] == {}
-    assert [queue["name"] for queue in status["queues"]] == ["default"]
-    assert fusiond("reload", cwd=daemon.directory, **environment).status == 1
-
-
 def test_reload_takes_no_other_file_than_the_daemons(daemon):
     """Another valid file would be passed over in silence: status 2, and which it runs. A link to it is the same."""
     other, link = daemon.directory / "other.yaml", daemon.directory / "link.yaml"
@@ -125,7 +115,9 @@ def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
     assert "1 group replaced" in run("group", "restart", "main").out
     until(lambda: (worker()["name"], worker()["busy"]) == ("worker:main@2", 0))
     assert run("job", "show", waiting, "--json").json[0]["status"] == "queued"
+    assert 'fusiond_drained_queue{queue="default"} 1.0\n' in run("status", "--metrics").out
     assert run("drain", "--undo").out == "the groups of this host claim again\n"
+    assert "fusiond_drained_queue" not in run("status", "--metrics").out
     until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
     # Its line is there a moment after its end.
     until(lambda: waiting.rpartition("/")[2] in run("group", "logs", "main", "-n", "2").out)

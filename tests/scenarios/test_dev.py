@@ -43,7 +43,7 @@ def test_code_that_is_saved_runs(daemon):
     save(daemon, "shop/parts/inner.py", "PRICE = 2\n")
     until(lambda: price(daemon) == 2, daemon.text)
     save(daemon, "shop/shop.py", "def price(:\n")
-    until(lambda: (daemon.status()["reload"] or {})["result"] == "refused", daemon.text)
+    until(lambda: (daemon.status()["reload"] or {}).get("result") == "refused", daemon.text)
     assert "shop.py" in daemon.status()["reload"]["reason"]
     # In one line of the log, whoever else has noticed it.
     assert daemon.text().count("SyntaxError") == 1, daemon.text()

@@ -3,11 +3,8 @@
 import os
 import signal
 
-import pytest
-
-from fusiond.client import Client
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, Running, until
+from tests.support.running import PATIENCE, until
 
 TASKS = """
 import pathlib, time
@@ -24,41 +21,27 @@ def total(values, day=None):
     return [day, sum(values)]
 """
 FILE = """
-queues: {{other: {{}}}}
+queues: {other: {}}
 tasks:
-  items: {{run: steps.items}}
-  square: {{run: steps.square, queue: other}}
-  total: {{run: steps.total}}
+  items: {run: jobs.items}
+  square: {run: jobs.square, queue: other}
+  total: {run: jobs.total}
 flows:
   sums:
     steps:
-      items: {{task: items, inputs: {{count: input.count}}}}
-      each: {{task: square, after: [items], for_each: items.items, as: n, kwargs: {{gate: {gate}}}}}
-      total: {{task: total, after: [each], inputs: {{values: each, day: input.day}}}}
+      items: {task: items, inputs: {count: input.count}}
+      each: {task: square, after: [items], for_each: items.items, as: n, kwargs: {gate: {gate}}}
+      total: {task: total, after: [each], inputs: {values: each, day: input.day}}
 cron:
-  daily: {{flow: sums, every: 1d, inputs: {{day: tick.date}}, kwargs: {{count: 2}}}}
-workers: {{main: {{queues: '*', directory: {app}, processes: 2}}}}
+  daily: {flow: sums, every: 1d, inputs: {day: tick.date}, kwargs: {count: 2}}
+workers: {main: {queues: '*', directory: {app}, processes: 2}}
 """
 
 
-@pytest.fixture
-def daemons(redis_server, tmp_path):
-    """Two of them, and the file that lets a job of the second step end."""
-    running, url, gate = [], Running.broker_url or redis_server.url, tmp_path / "gate"
-    for _ in range(2):
-        daemon = Running()
-        running.append(daemon)
-        (daemon.app / "steps.py").write_text(TASKS)
-        daemon.body = f"broker: {{url: '{url}'}}\n{FILE.format(app=daemon.app, gate=gate)}"
-        daemon.start(daemon.body)
-    yield Client(url), running, gate
-    for daemon in running:
-        daemon.close()
-
-
-def test_a_run_survives_a_kill_and_a_reload_and_keeps_its_shape(daemons):
+def test_a_run_survives_a_kill_and_a_reload_and_keeps_its_shape(daemons, tmp_path):
     """While a step runs, a daemon is killed and the other one gets a file with another last step."""
-    client, (first, second), gate = daemons
+    client, gate = daemons.client(), tmp_path / "gate"
+    first, second = (daemons.start(FILE.replace("{gate}", str(gate)), TASKS) for _ in range(2))
     run = client.run_flow("sums", count=6, day="monday")
     until(lambda: run.steps()["each"] == "running", "the second step runs")
     second.reload(second.body.replace("      total: {task", "      sum: {task"))

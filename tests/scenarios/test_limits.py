@@ -5,11 +5,9 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
-from fusiond.client import Client
 from fusiond.config import model
 from fusiond.errors import EnqueueError
-from tests.support.running import Running, until
-from tests.support.seldom_polls import seldom_polls
+from tests.support.running import until
 
 TASKS = """
 import time
@@ -26,41 +24,26 @@ def nothing():
 """
 
 
-class Daemon(Running):
-    """A daemon on a given Redis, whose polls make up for nothing."""
-
-    def __init__(self, url, notes, text, *, processes):
-        super().__init__()
-        (self.app / "jobs.py").write_text(TASKS)
-        self.notes = notes
-        workers = (
-            f"workers: {{main: {{queues: '*', directory: {self.app}, processes: {processes}, drain_timeout: 1s}}}}\n"
-        )
-        self.body = f"broker: {{url: '{url}'}}\n{text}{workers}"
-        self.write(self.body)
-        self.start(environment=seldom_polls(self.directory))
+WORKERS = "workers: {main: {queues: '*', directory: {app}, processes: %d, drain_timeout: 1s}}\n"
 
 
 @pytest.fixture
-def start(redis_server, tmp_path):
-    """Starts daemons on the test's own Redis: the client, and the file of notes."""
-    running, url, notes = [], Running.broker_url or redis_server.url, tmp_path / "notes"
+def start(daemons, tmp_path):
+    """Starts daemons whose polls make up for nothing: the client, and the file of notes."""
+    notes = tmp_path / "notes"
     notes.touch()
 
     def start(text, *processes):
         for count in processes:
-            daemon = Daemon(url, notes, text, processes=count)
-            running.append(daemon)
-        return Client(url), notes, running
+            daemons.start(text + WORKERS % count, TASKS, polls=False)
+        return daemons.client(), notes, daemons.running
 
-    yield start
-    for daemon in running:
-        daemon.close()
+    return start
 
 
 @pytest.fixture
-def run(redis_server, tmp_path):
-    with connect(model.Broker(url=Running.broker_url or redis_server.url), tmp_path) as connection:
+def run(daemons, tmp_path):
+    with connect(model.Broker(url=daemons.url), tmp_path) as connection:
         yield connection.run
 
 
@@ -68,15 +51,6 @@ def noted(notes):
     """(word, epoch s, begin or end), oldest first."""
     lines = (line.split() for line in notes.read_text().splitlines())
     return sorted(((word, float(at), what) for word, at, what in lines), key=lambda each: each[1])
-
-
-def most_at_once(found):
-    """How many of them ran at the same time."""
-    running = most = 0
-    for _, _, what in found:
-        running += 1 if what == "begin" else -1
-        most = max(most, running)
-    return most
 
 
 def begins(found):
@@ -88,37 +62,9 @@ def ends(found):
 
 
 QUEUES = """
-queues: {few: {max_running: 2}, slow: {rate_limit: 20/s}}
-tasks: {note: {run: jobs.note, queue: few}, rated: {run: jobs.note, queue: slow}, free: {run: jobs.note}}
+queues: {few: {max_running: 2}}
+tasks: {note: {run: jobs.note, queue: few}, free: {run: jobs.note}}
 """
-
-
-def test_max_running_holds_over_two_daemons_and_each_end_lets_the_next_begin(start):
-    """Two daemons with eight children: never more than two at once; a wake-up that nobody got would cost an hour."""
-    client, notes, _ = start(QUEUES, 4, 4)
-    client.enqueue_many([("note", [str(n), str(notes), 0.1]) for n in range(20)])
-    until(lambda: len(noted(notes)) == 40, "all jobs have run")
-    assert most_at_once(noted(notes)) == 2
-
-
-def test_a_rate_holds_over_two_daemons(start, run):
-    """A burst of two and 20 a second, whoever claims; who is stopped comes back by itself, and not after an hour."""
-    client, notes, _ = start(QUEUES, 4, 4)
-    jobs = client.enqueue_many([("rated", [str(n), str(notes)]) for n in range(30)])
-    until(lambda: len(noted(notes)) == 60, "all jobs have run")
-    at = [run(Verbs().job("slow", job.id)).started_at for job in jobs]
-    # 28 of them wait for 50 ms each; by the clock of Redis, which has let them begin
-    assert max(at) - min(at) >= 1.399
-
-
-def test_a_reload_lifts_a_limit_in_place(start):
-    """Jobs that it held back begin at once, in the same children."""
-    client, notes, [daemon] = start(QUEUES.replace("max_running: 2", "max_running: 1"), 4)
-    client.enqueue_many([("note", [str(n), str(notes), 60.0]) for n in range(3)])
-    until(lambda: len(begins(noted(notes))) == 1, "the first one runs")
-    daemon.reload(daemon.body.replace("max_running: 1", "max_running: 3"))
-    until(lambda: len(begins(noted(notes))) == 3, "the others run beside it")
-    assert not ends(noted(notes))
 
 
 TASKS_WITH_LIMITS = """
@@ -127,23 +73,6 @@ tasks:
   sync: {run: jobs.note, queue: shared, limit: {by: [kwargs.account], max_running: 1}}
   other: {run: jobs.note, queue: shared}
 """
-
-
-def of(found, account):
-    return [each for each in found if each[0].startswith(account)]
-
-
-def test_one_job_of_each_account_runs_over_two_daemons(start):
-    """Each account by itself, the next one as one ends: a wake-up that nobody got would cost an hour; others beside."""
-    client, notes, _ = start(TASKS_WITH_LIMITS, 4, 4)
-    jobs = [("sync", [f"{account}{n}", str(notes), 0.1], {"account": account}) for account in "abc" for n in range(8)]
-    client.enqueue_many([*jobs, *[("other", [f"x{n}", str(notes)]) for n in range(20)]])
-    until(lambda: len(noted(notes)) == 88, "all jobs have run")
-    found = noted(notes)
-    assert [most_at_once(of(found, account)) for account in "abc"] == [1, 1, 1]
-    firsts, lasts = ([each(of(found, account))[at] for account in "abc"] for each, at in ((begins, 0), (ends, -1)))
-    assert max(firsts) < min(lasts), "no account waited for the end of another"
-    assert begins(of(found, "x"))[-1] < ends(of(found, "a"))[-1], "the others waited for no place"
 
 
 def test_calls_that_a_limit_cannot_count_are_refused(start):

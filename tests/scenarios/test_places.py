@@ -8,10 +8,12 @@ import sys
 import pytest
 
 from fusiond import paths
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, STANDIN, Running, until
 
+#: prints the broker of a producer
+FIND = "from fusiond.locate.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
 #: programs that are stand-ins: no broker, so that a daemon starts quickly
 BODY = 'broker: {url: "redis://localhost:1/"}\ndefaults: {workers: {directory: /}}\nworkers: {main: {}}\n'
 OTHER = BODY.replace("{main: {}}", "{main: {processes: 2}}")
@@ -38,6 +40,12 @@ class Unplaced(Running):
 
     def fusiond(self, *words, **environment):
         return fusiond(*words, "-c", self.file, cwd=self.directory, **self.home, **environment)
+
+    def producer(self):
+        """What a producer's program says of its broker."""
+        variables = {**os.environ, **self.home, "FUSION_CONFIG": str(self.file)}
+        variables.pop("FUSION_URL", None)
+        return subprocess.run([sys.executable, "-c", FIND], env=variables, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -86,44 +94,31 @@ def test_a_command_finds_the_daemon_whatever_its_file_holds(daemon):
 
 def test_a_producer_keeps_its_broker_while_the_file_is_wrong(daemon):
     """A mistake in the file stops no application that enqueues: what the daemon runs on says where the broker is."""
-    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
-
-    def producer():
-        variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
-        variables.pop("FUSION_URL", None)
-        return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
-
     daemon.start()
     for text in ("queues: [\n", "version: 1\nqueus: {}\n"):
         daemon.file.write_text(text)
-        done = producer()
+        done = daemon.producer()
         assert done.stdout == "redis://localhost:1/\n", done.stderr
         assert "has problems; jobs go to the broker of the configuration that was accepted last" in done.stderr
     (daemon.directory / "home").rename(daemon.directory / "gone")
     daemon.stop()
-    assert "has problems, `fusiond validate" in producer().stderr
+    assert "has problems, `fusiond validate" in daemon.producer().stderr
 
 
 def test_a_producer_finds_a_broker_whose_file_has_lost_its_directories(daemon):
     """The file sets its own, and cannot be read now: the daemon's pointer says where they are."""
     daemon.start(f"state_directory: {daemon.directory / 'elsewhere'}\n" + BODY)
     daemon.file.write_text("queues: [\n")
-    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
-    variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
-    variables.pop("FUSION_URL", None)
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+    done = daemon.producer()
     assert done.stdout == "redis://localhost:1/\n", done.stderr
 
 
 def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     """A file with another broker is refused at its reload, so commands and producers stay where its jobs are."""
-    code = "from fusiond.find_broker import find_broker; broker, _ = find_broker(None, None); print(broker.url)"
-    variables = {**os.environ, **daemon.home, "FUSION_CONFIG": str(daemon.file)}
-    variables.pop("FUSION_URL", None)
 
     def asked():
         listed = daemon.fusiond("queue", "list").err
-        run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=False)
+        run = daemon.producer()
         return listed, run.stdout, run.stderr
 
     daemon.start()
@@ -144,15 +139,6 @@ def test_the_broker_is_the_daemons_until_it_is_restarted(daemon):
     assert ("localhost:2" in command, producer) == (True, "redis://localhost:2/\n")
     assert "use the old values" not in command
     assert "another broker" not in warned
-
-
-def test_a_command_finds_the_daemon_from_another_session(daemon):
-    """Another $XDG_RUNTIME_DIR, as under sudo or from cron: the pointer leads there."""
-    daemon.start()
-    done = fusiond(
-        "status", "--json", "-c", daemon.file, cwd="/", XDG_RUNTIME_DIR="/nowhere", XDG_STATE_HOME="/nowhere"
-    )
-    assert done.json["daemon"]["pid"] == daemon.process.pid
 
 
 def test_a_release_that_is_switched_keeps_its_daemon_and_data(daemon):

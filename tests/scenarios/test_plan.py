@@ -1,9 +1,6 @@
 """Look first, change, go back: with real workers and a real broker."""
 
 import time
-from pathlib import Path
-
-import pytest
 
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, until
@@ -11,31 +8,6 @@ from tests.support.running import PATIENCE, until
 
 def run(daemon, *words):
     return fusiond(*words, cwd=daemon.directory)
-
-
-@pytest.mark.proof
-def test_a_plan_counts_what_waits_and_runs(daemon):
-    """A group goes while jobs wait for it, another shrinks while jobs run: said beforehand, and nothing is done."""
-    tasks = "  later: {run: stories.colour, queue: reports}\n"
-    groups = "main: {processes: 3, queues: [default]}\n  batch: {queues: [reports]}"
-    daemon.start(daemon.body(groups, tasks=tasks, more="queues: {reports: {suspended: true}}\n"))
-    for name in "abc":
-        daemon.hold(name)
-    for _ in range(4):
-        daemon.client().enqueue("later")
-    other = daemon.directory / "other.yaml"
-    fewer = daemon.body("main: {processes: 1, queues: [default]}", tasks=tasks, more="queues: {reports: {}}\n")
-    other.write_text(daemon.head() + fewer)
-    until(lambda: "3 jobs run in group 'main'" in run(daemon, "plan", other).out)
-    done = run(daemon, "plan", other, "--exit-code")
-    assert done.status == 4
-    assert done.out.splitlines()[1] == "1 group resized (main, 3 → 1 process), 1 removed (batch)"
-    assert "4 jobs wait in queue 'reports', which nothing will serve" in done.out
-    assert "3 jobs run in group 'main', and its processes will be 1" in done.out
-    assert daemon.status()["generation"] == 1
-    assert run(daemon, "plan", "--exit-code").status == 0
-    for name in "abc":
-        daemon.let_go(name)
 
 
 def test_a_bad_change_is_undone_while_jobs_run(daemon):
@@ -92,26 +64,6 @@ def test_a_rotated_environment_file_counts_at_a_plan_and_at_a_reload(daemon):
     assert colour(daemon) == "blue"
     assert run(daemon, "plan", "--exit-code").status == 0
     assert daemon.reload()["result"] == "unchanged"
-
-
-def test_a_fork_server_that_was_started_anew_has_loaded_the_file_as_it_is(daemon):
-    """What was rotated before its restart is loaded, so there is nothing to plan."""
-    secret = colour_from_a_file(daemon)
-    secret.write_text("COLOUR=blue\n")
-    [server] = [pid for pid in daemon.children() if _is_fork_server(pid)]
-    daemon.kill(server)
-    until(lambda: colour(daemon) == "blue", daemon.text)
-    until(lambda: run(daemon, "plan", "--exit-code").status == 0, daemon.text)
-
-
-def _is_fork_server(pid):
-    try:
-        words = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
-        parent = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-        of_parent = (Path("/proc") / str(parent) / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return b"fusion:main" in words and b"fusion:main" not in of_parent
 
 
 def test_a_task_that_does_not_load_is_told_by_a_plan_with_imports(daemon):

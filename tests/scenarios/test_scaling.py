@@ -6,6 +6,7 @@ from fusiond import hook
 from tests.support.cases import few
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, descendants, until
+from tests.support.seldom_polls import FORK_SERVER
 
 #: looks more often than once a second, and ends children after so many quiet seconds instead of 60
 FILE = """
@@ -13,13 +14,6 @@ def hook(process, name, find):
     if process == "dispatcher":
         find("worker.dispatcher.scaler").LOOK = 0.1
         find("worker.dispatcher.scaling").QUIET = 1.5
-
-def handed():
-    return None
-
-def main(control, setup):
-    import sys
-    sys.modules[__package__ + ".forkserver"].main(control, setup)
 """
 RANGE = "main: {{processes: {{min: 1, max: {most}, target_latency: 1s}}, isolation: {isolation}{more}}}"
 
@@ -27,7 +21,7 @@ RANGE = "main: {{processes: {{min: 1, max: {most}, target_latency: 1s}}, isolati
 @pytest.fixture
 def start(daemon):
     """Starts a daemon of one group with a range."""
-    (daemon.directory / "own.py").write_text(FILE)
+    (daemon.directory / "own.py").write_text(FILE + FORK_SERVER)
 
     def started(most, isolation="process", more=""):
         environment = {hook.VARIABLE: str(daemon.directory / "own.py")}
@@ -68,25 +62,6 @@ def test_it_follows_the_load_up_and_down(start, isolation):
     metrics = fusiond("status", "--metrics", cwd=daemon.directory).out
     assert 'fusiond_processes{program="worker:main@1"} 1.0' in metrics
     assert 'fusiond_processes_changes_total{program="worker:main@1",reason="quiet"}' in metrics
-
-
-@pytest.mark.proof
-def test_a_reload_leaves_the_most_to_both_generations_together(start):
-    """The old one's three jobs leave one child to the new one, which gets each place that they free."""
-    daemon = start(4)
-    held = [daemon.hold(name) for name in "abc"]
-    found = daemon.reload(daemon.body(RANGE.format(most=4, isolation="process", more=", environment: {A: b}")))
-    assert found["result"] == "applied"
-    daemon.enqueue_notes(60, seconds=0.05)
-    until(lambda: children(daemon, "worker:main@1") == 3, daemon.text)
-    until(lambda: children(daemon, "worker:main@2") == 1, daemon.text)
-    for left, name in ((2, "a"), (1, "b"), (0, "c")):
-        daemon.let_go(name)
-        until(lambda left=left: children(daemon, "worker:main@1") == left, daemon.text)
-        assert left + children(daemon, "worker:main@2") <= 4
-    daemon.assert_each_ran_once()
-    for job in held:
-        job.result(timeout=PATIENCE)
 
 
 def test_a_range_changes_in_place(start):

@@ -40,7 +40,7 @@ class Place:
         """A living daemon whose group claims from the queue."""
         said = {task: {"queue": "q", "priority": 1} for task in tasks}
         self.run(self.verbs.publish_catalogue("box", "hash", said, priorities={}, queues=["q"]))
-        self.run(self.verbs.serve("box", "box.1", ["q"], lacks))
+        self.run(self.verbs.serve("box", "box.1", ["q"], [f"!{task}" for task in lacks]))
 
     def keep(self, fail_after=3600.0, looks=1):
         """So many looks of a daemon."""

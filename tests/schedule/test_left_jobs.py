@@ -41,6 +41,35 @@ def test_each_removed_name_is_named_with_its_jobs(run, broker):
     assert messages(run, broker, old, old) == []
 
 
+def test_jobs_that_are_being_held_are_counted_once(run, broker):
+    """A claim moves five hundred of them from the row to the held jobs between any two looks; many have one turn."""
+    run(broker.declare(["default"]))
+    run(plain(as_is, "HSET", "test:{default}:conf", "fair", "kwargs.of", "held_tasks", "1 thumbnail "))
+    ids = [f"j{n}" for n in range(1700)] + [f"cron:nightly:{n}" for n in range(1300)]
+    jobs = [NewJob(each, "thumbnail", b'[[],{"of":"%d"}]' % (n % 1250)) for n, each in enumerate(ids)]
+    run(broker.enqueue("default", jobs))
+    claim = {"dispatcher": "d", "lease_ms": 10**6, "max_rescues": 2, "few": (1, ()), "has": "1"}
+
+    def looks():
+        plan, reply, looked = left_jobs(broker, compare(old, Config())), None, 0
+        while True:
+            try:
+                asked = plan.send(reply)
+            except StopIteration as end:
+                return end.value, looked
+            reply, looked = run(asked), looked + 1
+            run(broker.claim("default", 1, nonce=f"n{looked}", **claim))
+
+    old = Config(
+        tasks={"thumbnail": Task("thumbnail", "x.y")},
+        cron={"nightly": CronEntry("nightly", "thumbnail", every=9.0)},
+    )
+    found, looked = looks()
+    assert [(each.name, each.jobs) for each in found] == [("thumbnail", 3000), ("nightly", 1300)]
+    assert looked < 15
+    assert run(broker.counts("default")).held == 3000
+
+
 def test_a_long_backlog_is_not_counted_to_its_end(run, broker, monkeypatch):
     """A reload must not wait for that."""
     monkeypatch.setattr(counting, "MOST", 500)

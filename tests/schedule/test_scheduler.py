@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,11 +22,11 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome, Renewal
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted import snapshot
-from fusiond.config.model import Config, CronEntry, Logging, Queue, Task
+from fusiond.config.model import Config, CronEntry, Logging, Queue, Task, WorkerGroup
 from fusiond.config.model.flow_steps import Flow, FlowStep
 from fusiond.errors import BrokerUnavailable
-from fusiond.flows.run_control import carry
-from fusiond.identity import daemon_id
+from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
+from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.job import JobStatus, new_token
 from fusiond.program import LINK
 from fusiond.schedule import drift
@@ -235,24 +234,18 @@ def test_apply_is_answered_when_producers_can_see_it(bench):
 # --- ticking
 
 
-def test_the_answer_to_apply_names_the_jobs_of_what_is_gone(bench, broker):
+def test_the_answer_to_apply_names_the_jobs_of_what_is_gone_and_the_queues_that_nothing_serves(bench, broker):
     """For the reload's line: the supervisor does not know Redis."""
-    program = bench.start(task=Task("thumbnail", "fusiond.tasks.echo"))
+    groups = {"main": WorkerGroup("main", queues=("default",))}
+    program = bench.start(task=Task("thumbnail", "fusiond.tasks.echo"), workers=groups)
     bench.run(broker.enqueue("default", [NewJob("a", "thumbnail", b"[[],{}]")]))
-    program.say(do="apply", snapshot=str(bench.write(bench.config())), generation=bench.generation)
+    moved = bench.config(task=Task("t", "fusiond.tasks.echo", queue="pics"), workers=groups)
+    program.say(do="apply", snapshot=str(bench.write(moved)), generation=bench.generation)
     answer = program.hear()
-    assert (answer["is"], answer["left"][0].partition(",")[0]) == ("applied", "1 job waits for task 'thumbnail'")
-
-
-def test_two_schedulers_enqueue_each_tick_once(bench):
-    """Any number of daemons, no leader: each tick has one job, made by one of them, and none is left out."""
-    programs = [bench.start(each(TICK / 1000, missed="all")) for _ in range(3)]
-    ticks = until(lambda: len(found := bench.ticks("e")) >= 5 and found)
-    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
-    assert ticks[0] % TICK == 0
-    until(lambda: len([job for program in programs for job in program.enqueued()]) >= 5)
-    made = Counter(job for program in programs for job in program.enqueued())
-    assert set(made.values()) == {1}
+    unserved, waiting = answer["left"]
+    assert answer["is"] == "applied"
+    assert unserved.startswith("no worker group serves queue 'pics': its jobs wait for ever")
+    assert waiting.startswith("1 job waits for task 'thumbnail'")
 
 
 def test_a_job_holds_what_the_entry_says(bench):
@@ -274,18 +267,6 @@ def test_a_job_holds_what_the_entry_says(bench):
         assert json.loads(job.args) == [[1, "é"], {"k": [None, 2.5]}]
         assert (job.task, job.priority) == ("t", 2)
         assert job.expires_at == job.created_at + 60_000
-
-
-def test_kill_9_of_a_scheduler_leaves_its_ticks_to_the_other(bench):
-    """One of two is killed: no tick is lost, none comes twice."""
-    first, second = (bench.start(each(TICK / 1000, missed="all")) for _ in range(2))
-    until(lambda: len(bench.ticks("e")) >= 2)
-    first.process.kill()
-    first.process.wait()
-    killed = len(bench.ticks("e"))
-    ticks = until(lambda: len(found := bench.ticks("e")) >= killed + 2 and found)
-    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
-    assert second.process.poll() is None
 
 
 def minutes_ago(bench, minutes: int) -> tuple[str, int]:
@@ -325,16 +306,6 @@ def test_missed_ticks_are_treated_as_the_entry_says(bench):
 
 def given_up(program: Program) -> set[str]:
     return {line["cron"] for line in program.log() if line["message"].startswith("missed")}
-
-
-def test_more_missed_ticks_than_fit_into_one_round(bench):
-    """`missed: all` after long: thousands of ticks, all there, in their order."""
-    start = bench.now() // TICK * TICK - 2500 * TICK
-    bench.past(each(TICK / 1000), last=start)
-    bench.start(each(TICK / 1000, missed="all"))
-    until(lambda: (bench.carried_out("e") or 0) >= start + 2500 * TICK)
-    ticks = bench.ticks("e")
-    assert ticks == list(range(start + TICK, ticks[-1] + 1, TICK))
 
 
 def test_overlap_skip_waits_for_the_last_job_to_end(bench):
@@ -419,7 +390,7 @@ def test_a_run_of_a_flow_overlaps_as_a_job_does(bench, overlap, ends):
                 await goes(lambda: bench.run(bench.broker.renew("default", [Renewal(job, token)], 60_000)) == [2])
             assert runs() == before
             bench.run(bench.broker.settle("default", [Outcome(job, token, ends, 60_000, 0, b'{"code":"X"}')]))
-            bench.run(carry(bench.broker, "default"))
+            bench.run(deliver_outbox(bench.broker, "default"))
             await goes(lambda: runs() > before)
             return json.loads(bench.run(bench.broker.run_record("default", job.rpartition(".")[0])).state)["status"]
 
@@ -458,7 +429,7 @@ def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
 
 
 def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
-    """A nightly job moved to a time that has passed today does not run at once, nor does one that is added anew."""
+    """A nightly job moved to a time that has passed today does not run at once, nor does one that is added again."""
     text, newest = minutes_ago(bench, 10)
     before = CronEntry("moved", "t", schedule="0 0 1 1 *", missed="last")
     bench.past(before, last=newest - DAY)
@@ -489,20 +460,6 @@ def in_queue(bench, queue: str, *entries: CronEntry) -> Config:
 
 
 QUEUES = {name: Queue(name) for name in ("default", "slow", "fast")}
-
-
-def test_a_tick_belongs_to_the_entry_wherever_its_jobs_go(bench):
-    """The task is moved to another queue and back, again and again: each tick has one job, in one queue."""
-    entry = each(TICK / 1000, missed="all")
-    bench.past(entry, last=bench.now() - 300 * TICK)
-    program = bench.serve("one", in_queue(bench, "slow", entry))
-    for queue in ("fast", "slow", "fast", "slow"):
-        bench.apply(program, in_queue(bench, queue, entry))
-        before = len(bench.ticks("e", "slow", "fast"))
-        until(lambda before=before: len(bench.ticks("e", "slow", "fast")) > before)
-    ticks = bench.ticks("e", "slow", "fast")
-    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
-    assert len(ticks) >= 300
 
 
 def test_a_renamed_entry_repeats_and_misses_no_tick(bench):
@@ -538,29 +495,6 @@ def test_two_files_that_differ_tick_by_the_newest_generation(bench):
     assert "queue fast" in said["message"]
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("how", ["ended", "killed"])
-def test_the_older_file_ticks_again_when_the_newer_daemon_is_gone(bench, how):
-    """After its end, or half a minute after its last sign of life: no tick is lost, none comes twice."""
-    entry = each(TICK / 1000, missed="all")
-    bench.serve("old", in_queue(bench, "slow", entry))
-    until(lambda: bench.ticks("e", "slow"))
-    new = bench.serve("new", in_queue(bench, "fast", entry))
-    until(lambda: bench.ticks("e", "fast"))
-    if how == "ended":
-        new.end()
-    else:
-        new.process.kill()
-        new.process.wait()
-        # What it said last is half a minute old.
-        said = bench.run(plain(as_is, "HGETALL", bench.broker.keys.daemons))
-        words = dict(zip(said[::2], said[1::2], strict=True))[daemon_id(new.state).encode()].split()
-        bench.run(plain(as_is, "HSET", bench.broker.keys.daemons, daemon_id(new.state), b" ".join([b"1", *words[1:]])))
-    until(lambda: max(bench.ticks("e", "slow")) > max(bench.ticks("e", "fast")))
-    ticks = bench.ticks("e", "slow", "fast")
-    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
-
-
 @pytest.mark.parametrize("missed", ["skip", "last", "all"])
 def test_an_entry_that_a_second_host_adds_passes_over_nothing(bench, missed):
     """The first host has ticked it for long, and is stopped: the second one decides on what the first one has not."""
@@ -578,7 +512,7 @@ def test_an_entry_that_a_second_host_adds_passes_over_nothing(bench, missed):
     assert bench.state("e").first_seen == seen.first_seen
 
 
-def test_an_entry_that_no_file_has_any_more_begins_anew_when_it_is_added_again(bench):
+def test_an_entry_that_is_removed_and_added_starts_over(bench):
     """Removed by a reload, and added later: the ticks in between are not made up for."""
     entry, other = each(TICK / 1000, missed="all"), each(3600.0, "other")
     program = bench.serve("one", bench.config(entry, other))
@@ -663,19 +597,6 @@ def test_apply_while_redis_is_away_is_answered_and_published_later(bench, redis_
 
 
 @pytest.mark.proof
-def test_a_redis_that_is_full_gets_its_ticks_later(bench):
-    """At maxmemory a tick is refused and said; when there is room it is enqueued, late but not lost."""
-    program = bench.start(each(TICK / 1000, missed="all"))
-    until(lambda: bench.ticks("e"))
-    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 1))
-    until(lambda: any(line["level"] == "error" for line in program.log()))
-    bench.run(plain(as_is, "CONFIG", "SET", "maxmemory", 0))
-    count = len(bench.ticks("e"))
-    ticks = until(lambda: len(found := bench.ticks("e")) > count + 1 and found)
-    assert ticks == list(range(ticks[0], ticks[-1] + 1, TICK))
-
-
-@pytest.mark.proof
 def test_a_redis_that_is_full_gets_the_limits_of_a_queue_later(bench):
     """At maxmemory they are refused and said; when there is room they hold, without another reload."""
 
@@ -741,25 +662,14 @@ def test_it_ends_at_once_while_redis_does_not_answer(bench, redis_server, tmp_pa
         os.kill(redis_server.process.pid, signal.SIGCONT)
 
 
-def test_idle_costs_nothing(bench):
-    """With nothing due it sleeps: one timer, no polling, so that a second hardly wake it at all."""
-    program = bench.start(each(3600.0), CronEntry("daily", "t", schedule="@daily", timezone="Europe/Berlin"))
-    until(lambda: bench.state("daily").first_seen)
-
-    def wakes() -> int:
-        status = (Path("/proc") / str(program.process.pid) / "status").read_text()
-        return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-
-    before = wakes()
-    time.sleep(1)
-    assert wakes() - before <= 10
-
-
 # --- parts
 
 
 def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
-    """Ended jobs are dropped when their time is over, in queues where nothing else happens; lost ones are found."""
+    """
+    Ended jobs are dropped when their time is over, in queues where nothing else happens; lost ones are found, and end
+    their flow's run if nothing is left of them.
+    """
     for queue in ("a", "b"):
         bench.run(broker.declare([queue]))
         bench.run(broker.enqueue(queue, [NewJob("old", "t", b"[[],{}]"), NewJob("lost", "t", b"[[],{}]")]))
@@ -768,6 +678,9 @@ def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
         # its time, and the minute for which an id is remembered, are over
         bench.run(plain(as_is, "ZADD", broker.keys.of(queue, "finished"), 1, "old"))
         bench.run(plain(as_is, "ZREM", broker.keys.of(queue, "queue"), "lost"))
+    flow = Shape("f", {"f": FlowShape({"s": StepShape(task="t", queue="b")}, "a")})
+    run = bench.run(RunControl(broker).start(RunRef("a", "run"), flow, {}))
+    bench.run(plain(as_is, "DEL", broker.keys.of("b", "job", "run.s")))
 
     async def sweep() -> None:
         async with connect_async(bench.settings, bench.directory) as connection:
@@ -783,6 +696,7 @@ def test_a_sweep_goes_through_all_queues_in_steps(bench, broker):
     for queue in ("a", "b"):
         assert bench.run(broker.job(queue, "old")) is None
         assert [job.id for job in bench.run(broker.jobs(queue, JobStatus.QUEUED))] == ["lost"]
+    assert bench.run(RunControl(broker).view(run)).status == "failed"
 
 
 def test_sweep_takes_back_leases_where_no_dispatcher_does(bench, caplog):

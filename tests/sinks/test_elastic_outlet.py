@@ -32,7 +32,7 @@ def stored(server):
 
 
 def test_each_event_is_there_once(outlet, server):
-    """Under its id; a repeat is no failure, and changes nothing."""
+    """Under its id; a repeat is not a failure, and changes nothing."""
     outlet.deliver(documents(1, 2))
     outlet.deliver(documents(2, 3))
     assert stored(server) == ["q:1:7", "q:2:7", "q:3:7"]

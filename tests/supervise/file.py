@@ -1,4 +1,7 @@
-"""The file of a daemon whose programs are stand-ins: its Redis is nowhere, and nobody asks it."""
+"""The file of a daemon whose programs are stand-ins: its Redis is nowhere, and nobody asks it; and its operator."""
+
+import subprocess
+import sys
 
 
 def file(workers="main: {processes: 2}", *, tasks="hello: {run: fusiond.tasks.echo}", more=""):
@@ -8,3 +11,10 @@ def file(workers="main: {processes: 2}", *, tasks="hello: {run: fusiond.tasks.ec
         "defaults: {workers: {directory: /}}\n"
         f"tasks: {{{tasks}}}\nworkers: {{{workers}}}\n{more}"
     )
+
+
+def supervisorctl(daemon, *words):
+    """What it prints."""
+    command = [sys.executable, "-m", "supervisor.supervisorctl", "-s", f"unix://{daemon.control}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

@@ -2,19 +2,16 @@
 
 import os
 import signal
+import socket
 import stat
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
-from tests.supervise.file import file
+from tests.supervise.file import file, supervisorctl
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, alive, descriptors, until
+from tests.support.running import PATIENCE, alive, until
 
 
 def test_a_crash_loop_is_slowed_down(daemon):
@@ -50,15 +47,6 @@ def test_a_killed_daemon_leaves_no_strays(daemon):
     assert daemon.status()["generation"] == 1
 
 
-def test_sigterm_ends_every_program_and_then_the_daemon(daemon):
-    """Warm: status 0, nothing left, the control socket gone."""
-    daemon.start(file("main: {}, other: {}"))
-    assert daemon.stop() == 0
-    until(lambda: not daemon.children())  # a helper ends with the daemon, a moment after it
-    with pytest.raises(ControlError, match="no daemon listens"):
-        ask(daemon.control, "status")
-
-
 def test_a_second_signal_is_passed_on(daemon):
     """The programs are told again, which makes them end at once."""
     daemon.start(file("main: {environment: {ACT: stubborn}}"))
@@ -81,18 +69,6 @@ def test_a_program_that_the_daemon_ends_was_not_stopped_by_an_operator(daemon):
     assert daemon.process.wait(PATIENCE) == 0
 
 
-def test_a_program_that_the_daemon_ends_has_no_older_reason(daemon):
-    """A scheduler that was killed, started again and then ended with the daemon is stopped, not killed."""
-    daemon.start(file("main: {environment: {ACT: stubborn}, drain_timeout: 1m}"))
-    before = daemon.pid("scheduler")
-    daemon.kill(before)
-    until(lambda: daemon.status()["ready"] and daemon.pid("scheduler") != before)
-    daemon.signal(signal.SIGTERM)
-    until(lambda: "scheduler ended with status 0" in daemon.text())
-    assert daemon.status()["unready"]["scheduler"] == "stopped"
-    daemon.kill(daemon.pid("worker:main@1"))
-
-
 def test_a_program_that_does_not_end_is_killed(daemon):
     """SIGKILL follows SIGTERM after the group's drain_timeout and the time to settle (1 s here)."""
     daemon.start(file("main: {drain_timeout: 1s, environment: {ACT: stubborn}}"))
@@ -103,33 +79,13 @@ def test_a_program_that_does_not_end_is_killed(daemon):
 
 def test_systemd_variables_stay_with_the_daemon(daemon):
     """No program, and so no job, can speak to systemd in the daemon's name."""
-    path = daemon.directory / "notify"
-    import socket
-
+    path = str(daemon.directory / "notify")
+    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000", "LISTEN_FDS": "1"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(path))
-        systemd.settimeout(PATIENCE)
-        environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "400000", "LISTEN_FDS": "1"}
+        systemd.bind(path)
         daemon.start(file("main: {}"), environment=environment)
-        variables = daemon.heard("worker:main@1")[0]["environment"]
-        assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS", "FUSIOND_LINK"} & set(variables)
-        said = _until_said(systemd, "READY=1")
-        assert "STATUS=2 of 2 programs ready" in said[-1]
-        assert "WATCHDOG=1" in _until_said(systemd, "WATCHDOG=1")[-1]
-        daemon.reload("workers: 3\n")
-        said = _until_said(systemd, "READY=1")
-        reloading = next(one for one in said if "RELOADING=1" in one)
-        assert "MONOTONIC_USEC=" in reloading
-        assert "refused" in said[-1]
-        daemon.stop()
-        assert "STOPPING=1" in _until_said(systemd, "STOPPING=1")[-1]
-
-
-def _until_said(systemd, word):
-    said = []
-    while not said or word not in said[-1]:
-        said.append(systemd.recv(4096).decode())
-    return said
+    variables = daemon.heard("worker:main@1")[0]["environment"]
+    assert not {*environment, "FUSIOND_LINK"} & set(variables)
 
 
 def test_the_control_socket_is_the_users_alone(daemon):
@@ -148,59 +104,15 @@ def test_the_control_socket_is_the_users_alone(daemon):
 def test_supervisorctl_works_against_it(daemon):
     """status, stop, start, restart and tail; what changes the set of programs is refused."""
     daemon.start(file("main: {}"))
-    assert "RUNNING" in _supervisorctl(daemon, "status", "worker:main@1")
+    assert "RUNNING" in supervisorctl(daemon, "status", "worker:main@1")
     before = daemon.pid("worker:main@1")
-    _supervisorctl(daemon, "restart", "worker:main@1")
+    supervisorctl(daemon, "restart", "worker:main@1")
     assert daemon.pid("worker:main@1") not in (None, before)
-    assert "ERROR" in _supervisorctl(daemon, "update").upper()
-    assert "ERROR" in _supervisorctl(daemon, "remove", "worker").upper()
+    assert "ERROR" in supervisorctl(daemon, "update").upper()
+    assert "ERROR" in supervisorctl(daemon, "remove", "worker").upper()
     assert daemon.names() == {"scheduler", "worker:main@1"}
     (daemon.state / "tail" / "worker:main@1.log").write_text("what it logged\n")
-    assert "what it logged" in _supervisorctl(daemon, "tail", "worker:main@1")
-
-
-def _supervisorctl(daemon, *arguments):
-    command = [sys.executable, "-m", "supervisor.supervisorctl", "-s", f"unix://{daemon.control}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
-
-
-@pytest.mark.proof
-def test_an_idle_daemon_sleeps(daemon):
-    """No polling loop: between two questions to the programs, 5 s apart, only the thread that watches files wakes."""
-    daemon.start(file("main: {}, other: {}"))
-
-    def turns():
-        # watchfiles asks every 50 ms; benchmarks/idle.py says what that costs.
-        lines = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/status").read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
-
-    # It has to come to rest first, and a question may fall into the first two seconds; a loop that polls has none.
-    until(lambda: _same_after(turns, 2.0))
-
-
-def _same_after(count, seconds):
-    before = count()
-    time.sleep(seconds)  # how long nothing happens is the subject
-    return count() - before <= 1
-
-
-def test_nothing_but_the_link_is_inherited(daemon):
-    """A program has standard streams, its link, and what it opened itself: no listening socket, no lock."""
-    daemon.start(file("main: {}"))
-    pid = daemon.pid("worker:main@1")
-    assert not [name for name in descriptors(pid) if name.endswith(("/lock", ".json"))]
-    before = _descriptors(daemon)
-    for _ in range(5):
-        daemon.kill(daemon.pid("worker:main@1"))
-        _supervisorctl(daemon, "restart", "worker:main@1")
-        until(lambda: daemon.programs()["worker:main@1"]["ready"])
-    until(lambda: _descriptors(daemon) <= before)
-
-
-def _descriptors(daemon):
-    daemon.status()  # that its connection is there both times
-    return len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+    assert "what it logged" in supervisorctl(daemon, "tail", "worker:main@1")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
@@ -211,7 +123,7 @@ def test_as_pid_1_it_reaps_orphans(daemon):
     assert daemon.status()["pid"] == 1
     (inside,) = _children(daemon.process.pid)
     assert daemon.reload(file("main: {processes: 2, environment: {ACT: orphan}}"))["result"] in ("applied", "unchanged")
-    # The program server, the scheduler and the dispatcher; the grandchild was adopted, ended, and is no zombie.
+    # The program server, the scheduler and the dispatcher; the grandchild was adopted, ended, and is not a zombie.
     until(lambda: len(_children(inside)) == 3)
     os.kill(inside, signal.SIGTERM)
     assert daemon.process.wait(PATIENCE) == 0

@@ -8,13 +8,8 @@ import sys
 import time
 
 import pytest
-from supervisor.options import ProcessGroupConfig
 
 from fusiond.supervise import tree
-from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-from fusiond.supervise.supervisord.process import Process
-from fusiond.supervise.supervisord.program_config import ProgramConfig
-from fusiond.supervise.wanted_programs import Program
 from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond, samples
 from tests.support.running import alive, until
@@ -43,19 +38,6 @@ def test_a_frozen_program_is_killed_with_its_tree_and_started_again(daemon):
     assert program(daemon, "worker:main@1")["pid"] != before
     assert "gave no sign of life for" in daemon.text()
     os.kill(int((daemon.state / "child-main").read_text()), signal.SIGKILL)
-
-
-@pytest.mark.proof
-def test_a_frozen_program_gives_up_its_slots_to_the_next_generation(daemon):
-    """It was told to drain and never hears it; the new one leaves it no slot once it is killed."""
-    start(daemon, "main: {processes: 3, environment: {BUSY: '2'}}")
-    before = daemon.pid("worker:main@1")
-    os.kill(before, signal.SIGSTOP)
-    assert daemon.reload(file("main: {processes: 3, environment: {BUSY: '1'}}"))["result"] == "applied"
-    until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names)
-    # The program is also asked whether it lives: only what it was told of slots counts.
-    until(lambda: [said["slots"] for said in daemon.heard("worker:main@2") if "slots" in said][-1:] == [0])
-    assert not alive(before)
 
 
 def test_any_bytes_may_be_the_name_of_a_process():
@@ -90,7 +72,7 @@ def test_a_long_line_of_processes_is_found_whole():
 
 @pytest.mark.proof
 def test_a_host_that_stood_still_judges_nobody(daemon):
-    """All processes were stopped and the supervisor goes on first: it asks anew, and nothing is killed."""
+    """All processes were stopped and the supervisor goes on first: it asks again, and nothing is killed."""
     start(daemon, "main: {}")
     before = {name: one["pid"] for name, one in daemon.programs().items()}
     for pid in before.values():
@@ -152,37 +134,6 @@ def test_ready_means_that_every_program_serves_now(daemon):
     (daemon.state / "broken-main").touch()
     daemon.kill(daemon.pid("worker:main@1"))
     until(lambda: not daemon.status()["ready"])
-
-
-def test_a_drain_that_did_not_go_is_told_again(tmp_path):
-    """The link takes no more just now: the program counts as draining, and is told at a later turn."""
-    options = DaemonOptions(tmp_path / "socket")
-    group = ProcessGroupConfig(options, "worker", 999, []).make_group()
-    program = Program("worker:main@1", "worker:main", "", ("/bin/true",), (), 1, 10.0, tmp_path / "tail", slots=2)
-    process = Process(ProgramConfig(options, program), group)
-    process.dispatchers, process.pipes = process.config.make_dispatchers(process)
-    theirs = process.pipes["link"].theirs
-    theirs.setblocking(False)
-    while process.say(do="go"):
-        pass
-    process.tell_drain()
-    assert process.draining
-    process.tell_drain()
-    assert b"drain" not in b"".join(packets(theirs))
-    process.tell_drain()
-    process.tell_drain()
-    assert packets(theirs) == [b'{"do": "drain"}']
-    process.pipes["link"].close()
-    theirs.close()
-
-
-def packets(sock):
-    found = []
-    while True:
-        try:
-            found.append(sock.recv(4096))
-        except BlockingIOError:
-            return found
 
 
 def test_a_process_whose_number_is_another_ones_now_is_not_killed():

@@ -29,7 +29,7 @@ class Reply(NamedTuple):
 class NoLink:
     """In place of the supervisor."""
 
-    def say(self, **message):
+    def say(self, message):
         """Nobody hears it."""
 
 

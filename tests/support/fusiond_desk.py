@@ -14,7 +14,7 @@ from tests.support.fusiond_command import fusiond_here
 
 TASKS = {
     "send": {"queue": "default", "priority": 1, "expires": None, "run": "shop.send"},
-    "report": {"queue": "reports", "priority": 0, "expires": None, "run": "shop.report"},
+    "report": {"queue": "reports", "priority": 0, "expires": None, "run": "shop.report", "log_tag": "money"},
 }
 QUEUES = ("default", "reports")
 

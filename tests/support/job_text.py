@@ -25,7 +25,7 @@ _AFTER_CREATION = "xbquwe"
 
 
 def encode(fields):
-    """Text of a job with these fields, each a text, bytes or number; what is no number may be in place of one."""
+    """Text of a job with these fields, each a text, bytes or number; what is not a number may be in place of one."""
     every = {name: _bytes(value) for name, value in fields.items() if value is not None}
     every.setdefault("created_at", b"1")
     lengths = {"R", "E", "H", "G"}

@@ -1,7 +1,8 @@
 """
 From each promise of the docs to the tests that show it; a plugin of pytest.
 
-`tests/promises/<page>.yaml` is the table of docs/<page>.md, and README.yaml that of README.md: heading → promises,
+`tests/promises/<page>.yaml` is the table of docs/<page>.md, README.yaml that of README.md, and file.yaml that of all
+pages of docs/file/: heading → promises,
 
     At most once:
       - says: it fails with                     # words of that section, as they stand there
@@ -58,15 +59,19 @@ def promises() -> tuple[Promise, ...]:
     )
 
 
-def page_path(name: str) -> Path:
-    """The page of a table's name."""
-    return ROOT / "README.md" if name == "README" else ROOT / "docs" / f"{name}.md"
+def page_text(name: str) -> str:
+    """What a table is about, without blocks of code: a page, or a folder's pages, whose titles are headings then."""
+    folder = ROOT / "docs" / name
+    if folder.is_dir():
+        text = "\n".join(f"#{page.read_text()}" for page in sorted(folder.glob("*.md")))
+    else:
+        text = (ROOT / "README.md" if name == "README" else folder.with_suffix(".md")).read_text()
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def sections(page: str) -> dict[str, str]:
     """Heading → the text below it up to the next heading, without marks of Markdown; the page's title is left out."""
-    text = re.sub(r"^```.*?^```", "", page_path(page).read_text(), flags=re.MULTILINE | re.DOTALL)
-    parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^##+ (.+)$", page_text(page), flags=re.MULTILINE)[1:]
     return {plain(heading): plain(body) for heading, body in zip(parts[::2], parts[1::2], strict=True)}
 
 

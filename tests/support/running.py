@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fusiond import paths
 from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.support.warm import is_enough, warm
 
 REAL = (sys.executable, "-P", "-m", "fusiond.cli")
@@ -104,6 +104,13 @@ def descendants(pid):
         return set()
     found = {(int(child), born(child)) for child in children}
     return {one for one in found if one[1]}.union(*(descendants(child) for child in children))
+
+
+def send(number, *pids):
+    """A signal to each that still lives."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 class Running:
@@ -234,16 +241,12 @@ class Running:
     def close(self):
         """End it, whatever state it is in, and leave no process."""
         if self.process is not None:
-            for pid in self.children():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
+            send(signal.SIGCONT, *self.children())
             self._end()
             try:
                 until(lambda: not self.children())
             except AssertionError:
-                for pid in self.children():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                send(signal.SIGKILL, *self.children())
                 raise
         shutil.rmtree(self.directory)
 

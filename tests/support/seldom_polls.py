@@ -8,19 +8,23 @@ from fusiond import hook
 _FILE = """
 def hook(process, name, find):
     if process == "dispatcher":
-        find("worker.dispatcher.claims.asking").POLL = 3600.0
+        find("worker.dispatcher.claims.claim_planner").POLL = 3600.0
         scripts = find("broker.script")
         shared = scripts._shared
         scripts._shared = lambda part: edited(part, shared(part))
         scripts.script.cache_clear()
 
 def edited(part, text):
-    if part != "wake":
-        return text
-    if "WAITS = 15000" not in text:
-        raise ValueError("there is nothing to edit in wake.lua")
-    return text.replace("WAITS = 15000", "WAITS = 3600000")
-
+    right, wrong = {
+        "wake": ("WAITS = 15000", "WAITS = 3600000"),
+        "give": ("COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
+    }.get(part, ("", ""))
+    if right not in text:
+        raise ValueError(f"there is nothing to edit in {part}.lua")
+    return text.replace(right, wrong) if right else text
+"""
+#: the rest of a module for `hook.VARIABLE`: a fork server that does nothing else than ours
+FORK_SERVER = """
 def handed():
     return None
 
@@ -33,5 +37,5 @@ def main(control, setup):
 def seldom_polls(directory):
     """The environment of such a program; the directory keeps what it loads."""
     file = directory / "seldom_polls.py"
-    file.write_text(_FILE)
+    file.write_text(_FILE + FORK_SERVER)
     return {hook.VARIABLE: str(file)}

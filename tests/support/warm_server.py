@@ -103,7 +103,7 @@ def reap(programs):
 
 
 def _door(pid):
-    """Where the server of this pid listens: a name that is no file."""
+    """Where the server of this pid listens: a name that is not a file."""
     return f"\0fusiond-warm-{pid}"
 
 

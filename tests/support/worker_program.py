@@ -13,7 +13,6 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from fusiond.broker.call import as_is, plain
 from fusiond.config import model
 from fusiond.config.accepted import snapshot
 from fusiond.job import JobStatus, new_id
@@ -119,11 +118,6 @@ class Place:
 
     def cancel(self, id_, queue="default"):
         return self.run(self.broker.cancel(queue, id_))
-
-    def is_confirmed(self, id_, queue="default"):
-        """Whether Redis has confirmed the job to the dispatcher that has begun it, which a wake-up may have brought."""
-        score = self.run(plain(as_is, "ZSCORE", self.broker.keys.of(queue, "started"), id_))
-        return bool(score) and float(score) % 1 == 0
 
     def status(self, id_, queue="default"):
         record = self.job(id_, queue)

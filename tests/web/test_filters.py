@@ -17,7 +17,7 @@ def test_numbers_and_times_are_short():
 
 
 def test_lines_and_bars_are_within_their_picture():
-    """Whatever the numbers are; a single value is no line."""
+    """Whatever the numbers are; a single value is not a line."""
     assert spark([1], "x") == ""
     assert "nan" not in spark([0, 0, 0], "x")
     minutes = [SimpleNamespace(at=60_000 * n, finished=n % 3, failed=n % 2) for n in range(4)]

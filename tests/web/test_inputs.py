@@ -24,7 +24,7 @@ def test_inputs_are_read_as_they_are_declared():
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"limit": ["501"]}, "limit: '501' is no whole number from 1 to 500"),
+        ({"limit": ["501"]}, "limit: '501' is not a whole number from 1 to 500"),
         ({"limit": ["-1"]}, "limit"),
         ({"limit": ["1e3"]}, "limit"),
         ({"limit": ["٣"]}, "limit"),
@@ -40,12 +40,6 @@ def test_what_is_outside_its_bounds_is_refused(said, why):
     """With one sentence that begins with the input's name."""
     with pytest.raises(BadInput, match=why):
         gathered((LIMIT, STATE, NAME), {"name": ["x"]} | said)
-
-
-def test_what_is_required_must_be_there():
-    """The sentence says what is missing."""
-    with pytest.raises(BadInput, match="name is missing: a name"):
-        gathered((NAME,), {})
 
 
 def test_moments():
@@ -95,9 +89,9 @@ def test_a_body_may_say_each_value_in_json(said, found):
     [
         ({"args": "[1]"}, 'args: "\\[1\\]" is no JSON array'),
         ({"args": {}}, "args: {} is no JSON array"),
-        ({"limit": ["7"]}, 'limit: \\["7"\\] is no single value'),
-        ({"limit": {}}, "limit: {} is no single value"),
-        ({"state": [["failed"]]}, "state: .* is no single value"),
+        ({"limit": ["7"]}, 'limit: \\["7"\\] is not a single value'),
+        ({"limit": {}}, "limit: {} is not a single value"),
+        ({"state": [["failed"]]}, "state: .* is not a single value"),
         ({"other": [1]}, "this page has no parameter 'other'"),
     ],
 )

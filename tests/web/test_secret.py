@@ -60,7 +60,7 @@ def test_a_search_does_not_confirm_a_guess(dashboard, desk):
 
 
 def test_a_job_that_is_run_again_has_the_real_value(dashboard, desk):
-    """Where the form still says •••; a value that was written anew is taken, and ••• alone is none."""
+    """Where the form still says •••; a value that was written again is taken, and ••• alone is none."""
     enqueue(desk, "a", {"password": PASSWORD, "user": "ann"}, args=["x" * 9, 2])
     given = {"task": "send", "args": ["•••", 3], "kwargs": {"password": "•••", "user": "bob"}}
     made = dashboard.post("/api/v1/jobs", given | {"like": "default/a"}).json["job"]

@@ -75,13 +75,6 @@ def test_second_signal_is_cold(place):
     assert place.job(id_).attempts == 1
 
 
-def test_stop_of_an_idle_group_is_quick(place):
-    """Nothing is waited for."""
-    program = place.start(drain_timeout=60, processes=4)
-    program.signal(signal.SIGTERM)
-    assert program.wait(30) == 0
-
-
 def test_worker_is_known_while_it_lives(place, run):
     """It announces itself, and takes its leave."""
     program = place.start()
@@ -300,18 +293,6 @@ def test_max_memory(place):
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
-def test_quick_jobs_behind_a_long_one_go_elsewhere(place):
-    """Of a batch whose first job turns out long, the rest runs in another child, and does not wait for its end."""
-    place.start(isolation="process", processes=2)
-    warm_up(place)
-    path = place.path()
-    ids = place.enqueue_many([("work", path, 120, "long")] + [("work", path, 0, f"n{n}") for n in range(20)])
-    place.until_lines(path)
-    for id_ in ids[1:]:
-        assert place.until(id_).attempts == 1
-    assert place.status(ids[0]) == "started"
-
-
 def test_quick_jobs_behind_a_long_one_go_to_another_host(place):
     """Where no child here is free they go back to their queue, no attempt burnt, and a second group takes them."""
     place.start(isolation="process")
@@ -325,19 +306,6 @@ def test_quick_jobs_behind_a_long_one_go_to_another_host(place):
     for id_ in ids[1:]:
         assert place.until(id_).attempts == 1
     assert place.status(ids[0]) == "started"
-
-
-def test_a_job_of_a_task_that_only_some_groups_have_goes_to_one_of_them(place):
-    """During a roll-out: whoever claims it first, it begins at once where its task is; no attempt is burnt."""
-    place.start(processes=4)
-    lacking = place.enqueue("of_a_newer_file")
-    record = place.until(lacking, "held")
-    assert (record.attempts, record.last_outcome) == (0, "unknown task")
-    place.start(tasks={"of_a_newer_file": {"run": "jobs.echo"}})
-    assert place.until(lacking).attempts == 1
-    for _ in range(20):
-        job = place.until(place.enqueue("of_a_newer_file"))
-        assert job.started_at - job.created_at < 2000
 
 
 def test_held_jobs_of_a_former_name_run_once_a_task_has_it_as_alias(place):

@@ -4,12 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from fusiond.broker.hosts.host_records import Catalogue
-from tests.support.running import until
 
 SAYS = "enqueue inside a function"
 PLAIN = "Client({url!r}, namespace={namespace!r}).enqueue('echo', 1)\n"
@@ -110,29 +108,6 @@ def test_program_of_a_job_may_enqueue(place, isolation):
     for copied in (False, True):
         place.result(place.enqueue("make", copied, queue="other"), queue="other")
     assert jobs(place) == 2
-
-
-def test_what_a_thread_attempts_later_is_no_fault_of_what_a_child_loads(place):
-    """A thread that an import has left goes on in the fork server, where it may not; a task loads in a child of it."""
-    write(place, "")
-    text = PLAIN.format(url=place.settings.url, namespace=place.settings.namespace)
-    with (place.app / "eager.py").open("a") as file:
-        file.write("import os, pathlib, threading, time\ndef attempt():\n")
-        file.write("    while 'FUSION_LOADING' in os.environ: time.sleep(0.01)\n")
-        file.write(f"    try: {text}    except Exception: pathlib.Path({str(place.app / 'tried')!r}).touch()\n")
-        file.write("threading.Thread(target=attempt).start()\n")
-    (place.app / "innocent.py").write_text("def task(): return 1\n")
-
-    def serve_default(config):
-        return replace(config, workers={"main": replace(config.workers["main"], queues=("default",))})
-
-    tasks = {"eager": {"run": "eager.task"}, "later": {"run": "innocent.task", "queue": "other"}}
-    program = place.start(isolation="fork", tasks=tasks, queues=("default", "other"), change=serve_default)
-    until((place.app / "tried").exists)
-    for _ in range(12):  # in children that were forked before
-        place.result(place.enqueue("eager"))
-    assert place.result(place.enqueue("later")) == 1
-    assert not program.said("cannot run")
 
 
 @pytest.mark.parametrize("way", ["a client", "a caught exception", "a program"])

@@ -11,7 +11,7 @@ from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
 from tests.support.cases import few
 from tests.support.running import alive, until
-from tests.support.worker_program import UNRUN, pythons
+from tests.support.worker_program import pythons
 
 BOTH = pytest.mark.parametrize("executor", ["asyncio", "thread"])
 #: an executor and a stand-in that sleeps in it: a coroutine, a function in the loop's threads, one in a thread
@@ -34,16 +34,6 @@ def short(name, soft=0.3, hard=20.0, **keys):
 
 
 @BOTH
-def test_jobs_run_beside_each_other(place, executor):
-    """One child runs as many jobs at once as `concurrency` says; coroutines and plain functions, with their results."""
-    place.start(executor=executor, concurrency=4)
-    path = place.path()
-    ids = [place.enqueue(name, path, 4) for name in ("meet", "meet_awaiting", "meet", "meet_awaiting")]
-    assert [place.result(id_) for id_ in ids] == [4] * 4
-    assert len(set(place.lines(path))) == 1
-
-
-@BOTH
 def test_no_more_run_at_once_than_the_file_says(place, executor):
     """Two children of two: the fifth job begins when one of the four has ended."""
     program = place.start(executor=executor, concurrency=2, processes=2)
@@ -57,32 +47,6 @@ def test_no_more_run_at_once_than_the_file_says(place, executor):
         place.let_go(path)
     assert all(place.result(id_) >= 2 for id_ in ids)
     assert len({place.lines(path)[0] for path in paths}) == 2
-
-
-@BOTH
-def test_each_bad_end_is_of_its_job_alone(place, executor):
-    """Exceptions, exits, bad arguments and results end no other job, nor the child."""
-    program = place.start(executor=executor, concurrency=3, tasks={name: {"result": "ignore"} for name in UNRUN})
-    path = place.path()
-    beside = place.enqueue("held", path, 1.5)
-    place.until_lines(path)
-    child = program.children()
-    ended = {
-        "BAD_ARGUMENTS": [place.enqueue("add", 1), place.enqueue("a_coroutine")],
-        "RESULT_NOT_SERIALIZABLE": [place.enqueue("give_object")],
-        "NOT_RUN": [place.enqueue(name) for name in UNRUN],
-        "EXCEPTION": [
-            place.enqueue(name)
-            for name in ("wrong", "speechless", "inner_type_error", "raise_stop", "leave_below")
-        ] + [place.enqueue("leave", 3)],
-    }  # fmt: skip
-    for code, ids in ended.items():
-        for id_ in ids:
-            error = place.error(id_)
-            assert error["code"] == code, error
-    assert "wrong" in place.error(ended["EXCEPTION"][0])["traceback"]
-    assert place.result(beside) == "held"
-    assert program.children() == child
 
 
 @BOTH
@@ -201,26 +165,6 @@ def test_cancel_ends_one_job(place, executor, held):
     assert program.children() == child
 
 
-@pytest.mark.proof
-@EACH
-def test_what_ignores_its_soft_timeout_is_killed_and_charged_alone(place, executor, held):
-    """At the hard timeout the process is killed; what ran beside runs again, with the reason and without a crash."""
-    place.start(executor=executor, concurrency=2, tasks=short(held, hard=1.2), policies={"single": ONE_KILL})
-    path, other = place.path(), place.path()
-    beside = place.enqueue("meet", other, 3)
-    place.until_lines(other)
-    guilty = place.enqueue(held, path, ignore=True)
-    error = place.error(guilty)
-    assert (error["code"], place.job(guilty).crashes) == ("TIMEOUT", 2)
-    assert len(place.lines(other)) == 2  # the second time the guilty one had a process of its own
-    record = place.job(beside)
-    # Not `last_outcome`: by now the job may have been claimed while no child was free, and given back.
-    assert "its child died with another job" in [past.outcome for past in record.history]
-    assert record.crashes == 0
-    place.enqueue("meet", other, 3)
-    assert place.result(beside) == 3
-
-
 def test_a_job_that_may_begin_once_is_not_run_again(place):
     """Where its process is killed for another one, it fails with the reason."""
     tasks = {**short("held", hard=1.0), "meet": {"retry": "none"}}
@@ -314,19 +258,6 @@ def test_a_drain_waits_for_what_runs(place, executor):
     assert all(place.job(id_).attempts == 0 for id_ in ids if place.status(id_) == "queued")
 
 
-def test_a_shutdown_at_once_gives_back_what_runs(place):
-    program = place.start(executor="asyncio", concurrency=3, drain_timeout=0.3)
-    paths = [place.path() for _ in range(3)]
-    ids = [place.enqueue("held_awaiting", path) for path in paths]
-    for path in paths:
-        place.until_lines(path)
-    program.signal(signal.SIGTERM)
-    program.wait()
-    for id_ in ids:
-        record = place.job(id_)
-        assert (record.status, record.last_outcome, record.crashes) == ("queued", "shutdown", 0)
-
-
 @BOTH
 def test_max_jobs_replaces_the_child_beside_what_runs(place, executor):
     """The child that has had its jobs ends with the last of them; the next one serves meanwhile."""
@@ -343,16 +274,6 @@ def test_max_jobs_replaces_the_child_beside_what_runs(place, executor):
     assert alive(first)
     place.enqueue("meet", long, 2)
     assert place.result(slow) == 2
-    until(lambda: first not in program.children(), program.text)
-
-
-def test_max_memory_replaces_the_child_beside_what_runs(place):
-    program = place.start(executor="asyncio", concurrency=2, max_memory=1 << 20)
-    path = place.path()
-    first = program.children()[0]
-    for _ in range(3):
-        assert place.result(place.enqueue("held_awaiting", path, 0.15)) == "held"
-    assert len({line.split()[1] for line in place.lines(path) if "begun" in line}) == 3
     until(lambda: first not in program.children(), program.text)
 
 

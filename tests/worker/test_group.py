@@ -1,10 +1,7 @@
 """A group's program against a real Redis: how jobs end, are tried again, time out and print."""
 
 import json
-import os
-import re
 import signal
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +14,6 @@ from fusiond.config.model.tasks import Timeout
 from fusiond.worker.runtime import wire
 from tests.chaos.package import SELDOM_RENEWALS
 from tests.support.cases import few
-from tests.support.job_text import change_job
 from tests.support.running import until
 from tests.support.seldom_polls import seldom_polls
 from tests.support.worker_program import STRICT, UNRUN, pythons
@@ -37,18 +33,34 @@ def test_result(place, isolation):
     assert place.job(first).attempts == 1
 
 
-@BOTH
-def test_each_bad_end_has_its_code(place, isolation):
+@pytest.mark.parametrize(
+    "kind",
+    [{"isolation": "fork"}, {"isolation": "process"}]
+    + [{"executor": executor, "concurrency": 2} for executor in ("asyncio", "thread")],
+    ids=lambda kind: next(iter(kind.values())),
+)
+def test_each_bad_end_has_its_code(place, kind):
     """What a job does wrong fails that job with a code and a reason, at the first attempt, and no other."""
+    tasks = {name: {"result": "ignore"} for name in UNRUN}
+    # No policy repeats what cannot become right.
+    tasks["add"] = {"retry": "patient"}
     # two that hang for ever without a fix would be seen as well: each has a slot of its own
-    place.start(isolation=isolation, processes=2, tasks={name: {"result": "ignore"} for name in UNRUN})
+    program = place.start(**kind, processes=3, tasks=tasks, policies={"patient": RetryPolicy(5, "fixed", 0.01)})
+    path = place.path()
+    beside = place.enqueue("meet", path, 2)
+    place.until_lines(path)
+    children = program.children()
     ended = {
-        "BAD_ARGUMENTS": [place.enqueue("add", 1), place.enqueue("add", 1, 2, 3), place.enqueue("add", a=1, b=2, c=3)],
+        "BAD_ARGUMENTS": [
+            place.enqueue("a_coroutine"), place.enqueue("add", 1), place.enqueue("add", 1, 2, 3),
+            place.enqueue("add", a=1, b=2, c=3),
+        ],
         "RESULT_NOT_SERIALIZABLE": [place.enqueue("give_object"), place.enqueue("give_nan")],
         "NOT_RUN": [place.enqueue(name) for name in UNRUN],
         "RESULT_TOO_LARGE": [place.enqueue("give_large", wire.MAX_RESULT)],
         "EXCEPTION": [
-            place.enqueue(name) for name in ("wrong", "speechless", "inner_type_error")
+            place.enqueue(name)
+            for name in ("wrong", "speechless", "inner_type_error", "raise_stop", "leave_below")
         ] + [place.enqueue("leave", 3)],
     }  # fmt: skip
     for code, ids in ended.items():
@@ -57,6 +69,9 @@ def test_each_bad_end_has_its_code(place, isolation):
             assert error["code"] == code, error
             assert error["message"]
             assert place.job(id_).attempts == 1
+    place.let_go(path)
+    assert place.result(beside) == 2
+    assert kind == {"isolation": "fork"} or program.children() == children
     assert place.result(place.enqueue("give_large", wire.MAX_RESULT - 2)) == "x" * (wire.MAX_RESULT - 2)
 
 
@@ -86,80 +101,6 @@ def test_error_tells_what_was_raised(place):
     assert "child.py" not in error["traceback"]
     assert place.error(place.enqueue("upset"))["type"] == "jobs.Upset"
     assert place.error(place.enqueue("leave", 3))["type"] == "SystemExit"
-
-
-def test_arguments_that_are_no_json_fail_the_job(place, run):
-    """What was put into a job's hash by hand fails that job; its neighbours run."""
-    run(place.broker.suspend("default", by="operator", on=True))
-    bad = [place.enqueue("echo") for _ in range(4)]
-    good = place.enqueue("echo")
-    key = place.broker.keys.of("default", "job", "")
-    for id_, args in zip(bad, [b"[", b"7", b"[{}, []]", b"\xff"], strict=True):
-        change_job(run, key + id_, args=args)
-    place.start()
-    run(place.broker.suspend("default", by="operator", on=False))
-    assert [place.error(id_)["code"] for id_ in bad] == ["BAD_ARGUMENTS"] * 4
-    assert place.result(good)
-
-
-@pytest.mark.parametrize(
-    "header", ['{"timeout": "x"}', '{"timeout": {"hard": []}}', '{"timeout": ', '["timeout"]', "7"]
-)
-def test_header_that_is_no_header_does_not_stop_the_group(place, run, header):
-    """A hash that somebody has spoilt costs its own job, never the dispatcher."""
-    program = place.start()
-    run(place.broker.suspend("default", by="operator", on=True))
-    bad, good = place.enqueue("echo", 1), place.enqueue("echo", 2)
-    change_job(run, place.broker.keys.of("default", "job", bad), header=header)
-    run(place.broker.suspend("default", by="operator", on=False))
-    assert place.result(good)
-    ended = until(lambda: (outcome := run(place.broker.outcome("default", bad))).status.ended and outcome, program.text)
-    assert ended.status in ("failed", "finished")
-    assert program.process.poll() is None
-
-
-@BOTH
-def test_id_that_is_no_text_does_not_stop_the_group(place, run, isolation):
-    """One that somebody has put into the set by hand, with a task that is known, or one that is not."""
-    keys = place.broker.keys
-    for id_, task in ((b"\xff", "speak"), (b"\xfe", "unknown")):
-        change_job(run, keys.of("default", "job", "").encode() + id_, task=task, args='[["w"],{}]')
-        run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, id_))
-    program = place.start(isolation=isolation)
-    assert place.result(place.enqueue("echo"))
-    until(lambda: run(plain(as_is, "ZCARD", keys.of("default", "started"))) == 0, program.text)
-    assert run(plain(as_is, "ZCARD", keys.of("default", "queue"))) == 0
-    assert "Traceback" not in program.text()
-
-
-def test_outcome_that_comes_too_late_of_an_id_that_is_no_text(place, run):
-    """It is told in the log like that of any other, and the group goes on."""
-    keys, path = place.broker.keys, place.path()
-    job = keys.of("default", "job", "").encode() + b"\xff"
-    # At a renewal it would find this lease lost, and kill the child.
-    program = place.start(own=place.edited(SELDOM_RENEWALS))
-    # It renews its leases once it hears wake-ups as well.
-    until(lambda: run(plain(as_is, "PUBSUB", "NUMSUB", keys.wake("default")))[1], program.text)
-    change_job(run, job, task="meet", args=json.dumps([[path, 2], {}]))
-    run(plain(as_is, "ZADD", keys.of("default", "queue"), 1, b"\xff"))
-    place.enqueue("echo")  # wakes whoever is to claim it
-    place.until_lines(path)
-    change_job(run, job, token="another's")
-    place.let_go(path)
-    program.until_said("an outcome came too late")
-    assert place.result(place.enqueue("echo"))
-    assert "Traceback" not in program.text()
-
-
-@BOTH
-def test_no_signal_is_blocked_or_ignored(place, isolation):
-    """Other than in any process of Python that is started from here: a program that a job starts may inherit it."""
-    place.start(isolation=isolation)
-    usual = int(re.search(r"SigIgn:\s*(\w+)", Path("/proc/self/status").read_text())[1], 16)
-    ids = place.enqueue_many([("signals",) for _ in range(30)])
-    found = [place.result(id_) for id_ in ids]
-    assert {blocked for blocked, _ in found} == {0}
-    assert {ignored & ~usual for _, ignored in found} == {0}
 
 
 @BOTH
@@ -222,15 +163,6 @@ def test_crashes_are_counted_apart(place, isolation, crash):
 
 
 @BOTH
-def test_crash_that_does_not_repeat(place, isolation):
-    """A job that was killed once finishes the second time."""
-    place.start(isolation=isolation)
-    id_ = place.enqueue("once_killed", place.path())
-    assert place.result(id_) == "second"
-    assert (place.job(id_).attempts, place.job(id_).crashes) == (2, 1)
-
-
-@BOTH
 def test_copy_of_the_child_does_not_speak_for_it(place, isolation):
     """A job that forks, and whose copy returns into the worker, ends once, and what follows it runs once."""
     place.start(isolation=isolation)
@@ -244,79 +176,19 @@ def test_copy_of_the_child_does_not_speak_for_it(place, isolation):
     assert sorted(line.split()[0] for line in place.lines(path)) == ["copy", "original"]
 
 
-@BOTH
-def test_closed_socket_does_not_hide_a_job_that_runs_on(place, isolation):
-    """A job that has closed every descriptor and stays is killed at its hard timeout, as any other."""
-    place.start(
-        isolation=isolation,
-        tasks={"close_and_stay": {"timeout": Timeout(0.3, 0.6)}},
-        policies={"single": STRICT},
-    )
-    id_ = place.enqueue("close_and_stay", place.path())
-    assert place.error(id_)["code"] in ("WORKER_CRASHED", "TIMEOUT")
-    assert place.result(place.enqueue("echo"))
-
-
 # -- retries ----------------------------------------------------------------------------------------------------------
 
-FORMS = {
-    "fixed": (RetryPolicy(4, "fixed", 0.1, jitter_share=0), [0.1, 0.1, 0.1]),
-    "linear": (RetryPolicy(4, "linear", 0.1, max_delay=0.25, jitter_share=0), [0.1, 0.2, 0.25]),
-    "exponential": (RetryPolicy(4, "exponential", 0.1, max_delay=0.3, jitter_share=0), [0.1, 0.2, 0.3]),
-    "list": (RetryPolicy(4, "list", delays=(0.15, 0.05), jitter_share=0), [0.15, 0.05, 0.05]),
-}
 
-
-@few("form", FORMS)
-def test_retries_follow_the_form(place, form):
-    """
-    Each form of backoff waits as long as it says, and the job fails after max_attempts with the last error.
-
-    The next attempt begins by the dispatcher's own timer, as its poll is far away.
-    """
-    policy, waits = FORMS[form]
-    own = seldom_polls(place.directory)
-    place.start(policies={"p": policy}, tasks={"upset": {"retry": "p"}}, own=own)
+def test_a_retry_begins_when_its_delay_is_over(place):
+    """By the dispatcher's own timer, as its poll is far away; the job fails after max_attempts with the last error."""
+    policy = RetryPolicy(4, "linear", 0.1, max_delay=0.25, jitter_share=0)
+    place.start(policies={"p": policy}, tasks={"upset": {"retry": "p"}}, own=seldom_polls(place.directory))
     path = place.path()
     id_ = place.enqueue("upset", path)
     assert place.error(id_)["type"] == "jobs.Upset"
-    assert place.job(id_).attempts == 4
-    times = [float(line) for line in place.lines(path)]
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    for gap, wait in zip(gaps, waits, strict=True):
-        assert gap >= wait - 0.005
-
-
-POLICIES = {
-    "a base": ({"retry_on": ("ConnectionError",)}, 2),
-    "a base further down": ({"retry_on": ("OSError",)}, 2),
-    "its own name": ({"retry_on": ("jobs.Upset",)}, 2),
-    "another one": ({"retry_on": ("TimeoutError", "jobs.Broken")}, 1),
-    "a module that is not loaded": ({"retry_on": ("no_such_module.ConnectionError",)}, 1),
-    "none named": ({}, 2),
-    "given up": ({"give_up_on": ("OSError",)}, 1),
-    "both": ({"retry_on": ("jobs.Upset",), "give_up_on": ("ConnectionError",)}, 1),
-}
-
-
-@few("case", POLICIES, 3)
-def test_retries_match_exceptions(place, case):
-    """Names match along the exception's bases; giving up wins."""
-    fields, attempts = POLICIES[case]
-    place.start(
-        policies={"p": RetryPolicy(2, "fixed", 0.01, jitter_share=0, **fields)}, tasks={"upset": {"retry": "p"}}
-    )
-    id_ = place.enqueue("upset")
-    place.error(id_)
-    assert place.job(id_).attempts == attempts
-
-
-def test_bad_arguments_are_not_retried(place):
-    """No policy repeats what cannot become right."""
-    place.start(policies={"single": RetryPolicy(5, "fixed", 0.01)})
-    id_ = place.enqueue("add", 1)
-    assert place.error(id_)["code"] == "BAD_ARGUMENTS"
-    assert place.job(id_).attempts == 1
+    gaps = [later - earlier for earlier, later in pairwise(float(line) for line in place.lines(path))]
+    assert len(gaps) == 3
+    assert all(gap >= wait - 0.005 for gap, wait in zip(gaps, [0.1, 0.2, 0.25], strict=True))
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -334,17 +206,6 @@ def test_soft_timeout(place, isolation):
     assert place.job(id_).crashes == 0
 
 
-def test_soft_timeout_is_a_timeout_to_the_policy(place):
-    """`retry_on: [TimeoutError]` takes it."""
-    place.start(
-        policies={"p": RetryPolicy(2, "fixed", 0.01, retry_on=("TimeoutError",))},
-        tasks={"clean_up": {"timeout": Timeout(0.1, 20), "retry": "p"}},
-    )
-    id_ = place.enqueue("clean_up", place.path())
-    place.error(id_)
-    assert place.job(id_).attempts == 2
-
-
 def test_timeout_of_the_call_wins(place):
     """A job's own timeout is nearer than its task's, soft and hard."""
     place.start(policies={"single": STRICT})
@@ -352,15 +213,6 @@ def test_timeout_of_the_call_wins(place):
     assert (place.error(soft)["code"], "0.1 s" in place.error(soft)["message"]) == ("TIMEOUT", True)
     hard = place.enqueue("defy", place.path(), header={"timeout": b'{"soft":1,"hard":1.3}'})
     assert "1.3 s" in place.error(hard)["message"]
-
-
-@BOTH
-def test_soft_timeout_after_quick_jobs(place, isolation):
-    """A child that has run many quick jobs still interrupts a slow one in time."""
-    place.start(isolation=isolation, tasks={"clean_up": {"timeout": Timeout(0.2, 20)}})
-    ids = place.enqueue_many([("echo", n) for n in range(50)])
-    ids += place.enqueue_many([("clean_up", place.path())])
-    assert place.error(ids[-1])["type"] == "SoftTimeout"
 
 
 def test_job_that_uses_the_alarm_costs_no_other_its_timeout(place):
@@ -383,23 +235,18 @@ def test_job_that_borrows_the_alarm_amid_quick_ones(place):
 
 
 @few("isolation", ["fork", "process"])
-@few("task", ["defy", "change_group"])
-def test_hard_timeout(place, isolation, task):
-    """A job that swallows everything and ignores every signal, or has left its group, is killed; then the next runs."""
+def test_hard_timeout(place, isolation):
+    """A job that swallows everything and ignores every signal is killed; then the next runs."""
     place.start(
         isolation=isolation,
-        tasks={task: {"timeout": Timeout(1, 1.4)}},
+        tasks={"defy": {"timeout": Timeout(1, 1.4)}},
         policies={"single": RetryPolicy(1, max_crashes=1)},
     )
     path = place.path()
-    id_ = place.enqueue(task, path)
-    if task == "defy":
-        assert place.error(id_)["code"] == "TIMEOUT"
-        assert place.job(id_).crashes == 2
-        assert len(place.lines(path)) == 2
-    else:
-        # it answers to the soft timeout, so that only a cancel shows that it can be killed
-        place.until(id_, "failed")
+    id_ = place.enqueue("defy", path)
+    assert place.error(id_)["code"] == "TIMEOUT"
+    assert place.job(id_).crashes == 2
+    assert len(place.lines(path)) == 2
     assert place.result(place.enqueue("echo"))
 
 
@@ -462,16 +309,6 @@ def test_cancel_of_a_job_that_waits_in_a_child(place):
     assert not [line for line in place.lines(other) if line.startswith("n2")]
 
 
-def test_expired(place, run):
-    """A job that has not begun by then fails with EXPIRED and never runs."""
-    path = place.path()
-    id_ = place.enqueue("work", path, header={"expires_ms": 1})
-    until(lambda: place.job(id_).expires_at < time.time() * 1000 - 50)
-    place.start()
-    assert place.error(id_)["code"] == "EXPIRED"
-    assert place.lines(path) == []
-
-
 def test_no_retry_after_the_expiry(place, run):
     """The job fails at once with its own exception."""
     patient = RetryPolicy(max_attempts=5, backoff="fixed", delay=60.0)
@@ -516,14 +353,12 @@ def test_priority_then_arrival(place, run, isolation):
 
 @BOTH
 def test_lines_carry_the_jobs_id(place, isolation):
-    """Whoever writes them: print, standard error, a program that the job started, a line without its end."""
-    program = place.start(isolation=isolation, processes=2)
-    check_lines(place, program, [f"word{n}" for n in range(12)])
+    """
+    Whoever writes them: print, standard error, a program that the job started, a line without its end.
 
-
-def test_lines_carry_the_jobs_id_in_a_child_that_has_one_job_or_many(place):
-    """The only job of a child needs no mark of its own. Marks of jobs before and behind it do not count for it."""
-    program = place.start()
+    The only job of a child needs no mark of its own. Marks of jobs before and behind it do not count for it.
+    """
+    program = place.start(isolation=isolation, processes=2 if isolation == "fork" else 1)
     words = iter(f"word{n}" for n in range(100))
     for jobs in (1, 5, 1, 1, 20, 1):
         check_lines(place, program, [next(words) for _ in range(jobs)])
@@ -561,32 +396,6 @@ def test_job_that_makes_its_output_non_blocking_costs_no_other_its_lines(place, 
         until(lambda: len(program.printed(id_)) == 200, lambda: len(program.printed(id_)))  # noqa: B023
 
 
-def test_job_that_prints_a_mark_keeps_its_lines(place):
-    """A line with a NUL in it is only a line; those that follow still carry the job's id."""
-    program = place.start()
-    id_ = place.enqueue("say_nul", "word")
-    place.result(id_)
-    until(lambda: "word" in program.printed(id_), program.text)
-
-
-@pytest.mark.proof
-def test_endless_output_stops_nothing(place):
-    """Beside a job that prints without end others run, which leaves most of the dispatcher's time to them."""
-    program = place.start(processes=2)
-    path = place.path()
-    id_ = place.enqueue("chatter", path)
-    place.until_lines(path)
-    began, spent = time.monotonic(), cpu_seconds(program.pid)
-    for _ in range(5):
-        place.result(place.enqueue("echo"))
-    until(lambda: time.monotonic() - began > 2)
-    # of its own time, as on a busy machine all takes longer: half of it at the most, where a fifth is meant
-    assert cpu_seconds(program.pid) - spent < (time.monotonic() - began) / 2 + 0.5
-    assert place.status(id_) == "started"
-    place.cancel(id_)
-    assert place.until(id_).status == "canceled"
-
-
 def test_a_burst_of_short_lines_is_in_the_log_while_its_job_runs(place):
     """All of them, though they take several reads and nothing follows them."""
     program = place.start()
@@ -594,20 +403,6 @@ def test_a_burst_of_short_lines_is_in_the_log_while_its_job_runs(place):
     until(lambda: len(program.printed(id_)) == 1500, lambda: len(program.printed(id_)))
     assert place.status(id_) == "started"
     place.cancel(id_)
-
-
-def cpu_seconds(pid):
-    """What a process has used of the processors."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.proof
-def test_endless_output_does_not_put_off_the_hard_timeout(place):
-    """Nor the soft one: the job ends, and so does what it prints."""
-    place.start(tasks={"chatter": {"timeout": Timeout(1, 2)}}, policies={"single": STRICT})
-    assert place.error(place.enqueue("chatter", place.path()))["code"] == "TIMEOUT"
-    assert place.result(place.enqueue("echo"))
 
 
 def test_endless_output_of_a_background_program_does_not_hold_up_its_job(place):
@@ -619,29 +414,6 @@ def test_endless_output_of_a_background_program_does_not_hold_up_its_job(place):
 
 
 # -- where it runs ----------------------------------------------------------------------------------------------------
-
-
-def test_environment(place, tmp_path):
-    """Children get what the group says and what it passes on; nothing else of the daemon's."""
-    file = tmp_path / "env"
-    file.write_text("FROM_FILE='a b'\nBOTH=file\n")
-    place.start(
-        environment_file=(str(file),),
-        environment={"GIVEN": "1", "BOTH": "own"},
-        pass_environment=("DB_*",),
-        own={"SECRET": "s", "DB_HOST": "h"},
-    )
-    names = ("DB_HOST", "GIVEN", "BOTH", "FROM_FILE", "FUSIOND_LINK", "SECRET", "HOME", "USER")
-    found = place.result(place.enqueue("environment", *names))
-    assert {
-        "DB_HOST": "h",
-        "GIVEN": "1",
-        "BOTH": "own",
-        "FROM_FILE": "a b",
-        "FUSIOND_LINK": None,
-        "SECRET": None,
-    }.items() <= found.items()
-    assert found["HOME"]
 
 
 @pytest.mark.parametrize("own", [{}, {"LD_BIND_NOW": ""}], ids=["ours", "the group's own"])
@@ -676,22 +448,23 @@ def test_other_interpreter(place, version, isolation):
     until(lambda: "word echoed" in program.printed(id_))
 
 
-def test_interpreter_that_is_too_old_is_refused_in_one_sentence(place):
-    """Python 3.8 cannot run the fork server; the program says so and ends as a wrong configuration does."""
-    old = [str(path) for path in Path("/root/.pyenv/versions").glob("3.8.*/bin/python3.8")]
-    if not old:
-        pytest.skip("no Python 3.8 here")
-    program = place.start(python=old[0], ready=False)
-    assert program.wait() == 78
-    assert re.search(r"3\.9", program.text())
+OLD = next(iter(Path("/root/.pyenv/versions").glob("3.8.*/bin/python3.8")), None)
 
 
-@pytest.mark.parametrize("python", ["/no/such/python", sys.executable + "x"])
-def test_interpreter_that_is_missing(place, python):
-    """It ends with 78 and names the path."""
-    program = place.start(python=python, ready=False)
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"python": "/no/such/python"}, "/no/such/python"),
+        ({"user": "no-such-user"}, "no-such-user"),
+        pytest.param({"python": str(OLD)}, "3.9", marks=pytest.mark.skipif(OLD is None, reason="no Python 3.8 here")),
+    ],
+)
+def test_a_group_that_cannot_run_is_refused_in_one_sentence(place, keys, says):
+    """The program names what is missing, or too old for the fork server, and ends as a wrong configuration does."""
+    program = place.start(**keys, ready=False)
     assert program.wait() == 78
-    assert python in program.text()
+    assert says in program.text()
+    assert "Traceback" not in program.text()
 
 
 TIME_OUT = "import socket\n\nsocket.setdefaulttimeout(0.01)\n"

@@ -1,6 +1,5 @@
 """A group's two lanes against a real Redis: cut one by one, drained, reloaded, with hundreds of jobs under way."""
 
-import itertools
 import signal
 
 import pytest
@@ -49,24 +48,6 @@ def all_ran_once(place, ids):
     """All jobs finish, none under another lease than its first one."""
     until(lambda: finished(place) == len(ids), lambda: f"{place.run(place.broker.counts('default'))}\n{place.logs()}")
     assert {place.job(id_).attempts for id_ in ids} == {1}
-
-
-@pytest.mark.proof
-def test_connections_that_end_one_after_the_other_cost_no_job(crowd, run):
-    """Whichever lane it is, and whatever it waits for: it asks the same again under its own nonce."""
-    place, program, ids = crowd
-    own = run(plain(as_is, "CLIENT", "ID"))
-    for number in itertools.count():
-        clients = run(plain(as_is, "CLIENT", "LIST", "TYPE", "normal")).decode().splitlines()
-        others = sorted(id_ for id_ in (int(line.split()[0][3:]) for line in clients) if id_ != own)
-        run(plain(as_is, "CLIENT", "KILL", "ID", others[number % len(others)]))
-        goal = min(len(ids), finished(place) + MANY // 12)
-        until(lambda goal=goal: finished(place) >= goal, program.text)
-        if goal == len(ids):
-            if number > 3:
-                break
-            ids.extend(more(place))
-    all_ran_once(place, ids)
 
 
 def test_a_drain_with_both_lanes_at_work_leaves_nothing_started(crowd):

@@ -10,10 +10,6 @@ import time
 
 import pytest
 
-from fusiond.broker.call import as_is, plain
-from fusiond.config.model import RetryPolicy
-from fusiond.config.model.tasks import Timeout
-from tests import failpoints
 from tests.chaos.package import SHORT_LEASES, Edit
 from tests.support.job_text import read_job
 from tests.support.running import until
@@ -35,35 +31,6 @@ def failed_after_one_run(place, id_, path, code):
     assert len(place.lines(path)) == 1
 
 
-@BOTH
-def test_child_that_dies(place, isolation):
-    """By its own hand or by the kernel's: WORKER_CRASHED."""
-    place.start(isolation=isolation, tasks={"kill_self": NONE})
-    path = place.path()
-    id_ = place.enqueue("kill_self", int(signal.SIGKILL), path)
-    failed_after_one_run(place, id_, path, "WORKER_CRASHED")
-    assert (place.job(id_).attempts, place.job(id_).crashes) == (1, 1)
-
-
-@SLOW
-def test_hard_timeout(place, isolation):
-    """TIMEOUT."""
-    place.start(isolation=isolation, tasks={"defy": {**NONE, "timeout": Timeout(1, 1.4)}})
-    path = place.path()
-    failed_after_one_run(place, place.enqueue("defy", path), path, "TIMEOUT")
-
-
-@SLOW
-def test_fork_server_that_dies(place, isolation):
-    """WORKER_CRASHED: its child was killed."""
-    program = place.start(isolation=isolation, tasks=WORK)
-    path = place.path()
-    id_ = place.enqueue("work", path, 60)
-    place.until_lines(path)
-    os.kill(program.fork_server(), signal.SIGKILL)
-    failed_after_one_run(place, id_, path, "WORKER_CRASHED")
-
-
 @SLOW
 def test_shutdown(place, isolation):
     """At `drain_timeout` it is killed: INTERRUPTED, and no later program runs it."""
@@ -74,18 +41,6 @@ def test_shutdown(place, isolation):
     program.signal(signal.SIGTERM)
     program.wait()
     place.start(isolation=isolation, tasks=WORK)
-    failed_after_one_run(place, id_, path, "INTERRUPTED")
-
-
-def test_supervisor_that_dies(place):
-    """Its programs end at once, and say why."""
-    program = place.start(link=True, tasks=WORK)
-    path = place.path()
-    id_ = place.enqueue("work", path, 60)
-    place.until_lines(path)
-    program.link.close()
-    program.wait()
-    place.start(tasks=WORK)
     failed_after_one_run(place, id_, path, "INTERRUPTED")
 
 
@@ -120,43 +75,6 @@ def test_dispatcher_that_is_frozen(place):
     first.signal(signal.SIGCONT)
     first.until_said("its lease was lost")
     failed_after_one_run(place, id_, path, "LEASE_LOST")
-
-
-@pytest.mark.proof
-@SLOW
-def test_many_quick_jobs(place, isolation):
-    """Each runs once, among jobs of another policy, and through the deaths of children."""
-    place.start(isolation=isolation, processes=3, tasks={**WORK, "exit_at_once": NONE})
-    once, other, crashed = place.path(), place.path(), place.path()
-    calls = [("work", once, 0, n) if n % 2 else ("speak", "w") for n in range(300)]
-    calls[50] = calls[150] = calls[250] = ("exit_at_once", 0, crashed)
-    ids = place.enqueue_many(calls)
-    statuses = [place.until(id_).status for id_ in ids]
-    assert statuses.count("failed") == len(place.lines(crashed)) == 3
-    assert statuses.count("finished") == 297
-    lines = [line.split()[0] for line in place.lines(once)]
-    assert len(lines) == len(set(lines)) == 150
-    assert not place.lines(other)
-
-
-@pytest.mark.proof
-@BOTH
-def test_no_more_are_claimed_than_children_are_free(place, run, isolation):
-    """However many the group claims of other tasks, which were quick so far."""
-    place.start(isolation=isolation, processes=2, tasks=WORK)
-    for _ in range(3):
-        for id_ in place.enqueue_many([("echo", n) for n in range(100)]):
-            place.until(id_)
-    path = place.path()
-    ids = place.enqueue_many([("work", path, 0.3)] * 8 + [("echo",)] * 8)
-    started = set()
-    while len(place.lines(path)) < 8:
-        leases = run(plain(as_is, "ZMSCORE", place.broker.keys.of("default", "started"), *ids[:8]))
-        started |= {sum(lease is not None for lease in leases)}
-    assert max(started) == 2
-    assert {place.until(id_).status for id_ in ids} == {"finished"}
-    assert len(place.lines(path)) == 8
-    assert {place.job(id_).attempts for id_ in ids} == {1}
 
 
 @pytest.mark.proof
@@ -220,23 +138,6 @@ def test_a_job_that_waits_in_a_child_while_a_reload_turns_its_task_to_none(place
     failed_after_one_run(place, id_, path, "LEASE_LOST")
 
 
-def test_another_policy_of_one_attempt_runs_again(place):
-    """One attempt with `max_crashes` is at least once: a shutdown and a crash have the job run again."""
-    tasks = {"work": {"retry": "p"}}
-    policies = {"p": RetryPolicy(1, max_crashes=2)}
-    program = place.start(tasks=tasks, policies=policies, drain_timeout=0.2)
-    path = place.path()
-    id_ = place.enqueue("work", path, 60)
-    os.kill(int(place.until_lines(path)[0].split()[1]), signal.SIGKILL)
-    place.until_lines(path, 2)
-    program.signal(signal.SIGTERM)
-    program.wait()
-    place.start(tasks=tasks, policies=policies)
-    place.until_lines(path, 3)
-    place.cancel(id_)
-    until(lambda: place.status(id_) == "canceled")
-
-
 # -- expiry -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,23 +153,4 @@ def test_a_job_that_expires_in_a_child_does_not_begin(place):
     os.kill(child, signal.SIGCONT)
     assert place.error(id_)["code"] == "EXPIRED"
     assert place.result(place.enqueue("echo"))
-    assert place.lines(path) == []
-
-
-@pytest.mark.proof
-def test_a_job_whose_dispatcher_was_killed_before_it_began_expires(place):
-    """Rescued after its expiry, it does not begin; nor does what had begun before."""
-    first = place.start(isolation="process", processes=1)
-    path, begun = place.path(), place.path()
-    runs = place.enqueue("work", begun, 60, header={"expires_ms": 8000})
-    place.until_lines(begun)
-    doomed = place.start(own={**failpoints.HOOK, failpoints.VARIABLE: "hand.before:kill"})
-    waits = place.enqueue("work", path, header={"expires_ms": 8000})
-    doomed.wait()  # it has claimed the job
-    os.kill(first.pid, signal.SIGKILL)
-    first.process.wait()
-    second = place.start(tasks={"work": {"run": "jobs.echo"}})
-    assert place.until(waits).status == "failed", second.text()
-    assert place.until(runs).status == "failed", second.text()
-    assert place.error(waits)["code"] == place.error(runs)["code"] == "EXPIRED"
     assert place.lines(path) == []

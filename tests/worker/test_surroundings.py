@@ -37,7 +37,8 @@ async def nap_awaiting(ms):
     return nap(ms)
 
 def actions():
-    return [signal.getsignal(number) is signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)]
+    found = [signal.getsignal(number) is signal.SIG_DFL for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)]
+    return [*found, not signal.pthread_sigmask(signal.SIG_BLOCK, [])]
 
 def share():
     from multiprocessing import shared_memory
@@ -122,9 +123,9 @@ def test_nothing_interrupts_a_coroutine_that_keeps_the_event_loop(place):
 
 @BOTH
 def test_children_have_the_default_actions(place, isolation):
-    """Of SIGTERM, SIGINT and SIGCHLD, so that what a job forks ends as in plain Python."""
+    """Of SIGTERM, SIGINT and SIGCHLD, and none is blocked, so that what a job forks ends as in plain Python."""
     place.start(isolation=isolation, tasks=_own(place, CODE, "actions"))
-    assert place.result(place.enqueue("own_actions")) == [True, True, True]
+    assert place.result(place.enqueue("own_actions")) == [True] * 4
 
 
 def test_a_job_s_resource_tracker_removes_its_shared_memory(place):
@@ -132,15 +133,6 @@ def test_a_job_s_resource_tracker_removes_its_shared_memory(place):
     place.start(isolation="fork", tasks=_own(place, CODE, "share"))
     names = [place.result(id_) for id_ in place.enqueue_many([("own_share",)] * 5)]
     until(lambda: not any(Path(f"/dev/shm/{name}").exists() for name in names))
-
-
-def test_what_is_killed_behind_a_job_is_logged(place):
-    """With its program and pid."""
-    program = place.start(isolation="fork")
-    path = place.path()
-    place.result(place.enqueue("spawn", path))
-    place.until_lines(path, 3)
-    program.until_said("killed what the job has left: ")
 
 
 @BOTH

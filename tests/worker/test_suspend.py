@@ -101,22 +101,6 @@ def test_what_runs_and_nobody_has_taken_goes_on(place, woken):
     assert (record.attempts, record.rescues, len(place.lines(path))) == (1, 0, 1)
 
 
-@pytest.mark.proof
-def test_what_runs_is_not_judged_before_the_answer_has_come(place):
-    """However slow Redis is just then, since the whole machine wakes up."""
-    asked = "        changed, failed = await renew(self._broker, self._connection, self._held())\n"
-    slow = Edit("worker/dispatcher/claims/leases.py", asked, "        await asyncio.sleep(0.5)\n" + asked)
-    host = Host(place, slow, isolation="process")
-    path = place.path()
-    id_ = place.enqueue("work", path, 3)
-    place.until_lines(path)
-    with host.suspended():
-        expire(place, id_)
-    assert place.result(id_) == "work"
-    record = place.job(id_)
-    assert (record.attempts, record.rescues, len(place.lines(path))) == (1, 0, 1)
-
-
 def test_what_another_host_has_taken_is_ended(place):
     """Its child is killed, and nothing settled."""
     host = Host(place, isolation="process")

@@ -64,12 +64,3 @@ def test_the_url_is_called_again_under_the_same_id(place, receiver, isolation):
     assert body == again
     assert json.loads(body)["event"]["id"] == id_
     assert (place.job(id_).status, place.job(id_).attempts) == ("finished", 1)
-
-
-def test_a_call_that_kills_too_many_children_fails_and_leaves_the_job_alone(place, receiver):
-    """The callback's job says why; what it tells of has finished all the same."""
-    id_ = ask_and_kill(place, receiver, isolation="process", max_crashes=0)
-    job = callback(place)
-    assert (job.status, json.loads(job.error)["code"]) == ("failed", "WORKER_CRASHED")
-    assert len(receiver.requests) == 1
-    assert place.job(id_).status == "finished"

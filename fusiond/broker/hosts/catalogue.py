@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fusiond.broker.call import decoded
-from fusiond.broker.hosts.host_records import Catalogue, CronDeclaration, Declared, FileInForce
+from fusiond.broker.hosts.host_records import Catalogue, CronDeclaration, Declared, DeclaredTask, FileInForce
 from fusiond.broker.keys import is_name
 from fusiond.config.model.limits import ARGUMENT
 
@@ -53,6 +53,8 @@ class Serving(NamedTuple):
     queues: list[str]
     #: tasks of the file that do not load there
     lacks: AbstractSet[str]
+    #: task → the names of what its calls pass by position, with a comma between them
+    positional: Mapping[str, str] = MappingProxyType({})
 
 
 class Registry:
@@ -93,7 +95,7 @@ class Registry:
         for queues_of_group, names in groups:
             for name in names:
                 served.setdefault(name, set()).update(queues_of_group)
-        tasks: list[tuple[_Rank, str, dict[str, Any]]] = []
+        tasks: list[tuple[_Rank, str, DeclaredTask]] = []
         priorities: dict[str, int] = {}
         queues: set[str] = set()
         flows: dict[str, dict[str, Any]] = {}
@@ -108,8 +110,12 @@ class Registry:
             for name, task in said.tasks.items():
                 rank = (tier, tier == _LIVING and task["queue"] in served.get(name, ()), order)
                 tasks.append((rank, name, task))
+        found = {name: task for _, name, task in sorted(tasks, key=lambda each: each[0])}
+        positional = {name: task["positional"] for name, task in found.items() if "positional" in task}
+        for each in self.serving:
+            positional |= each.positional
         return Catalogue(
-            {name: task for _, name, task in sorted(tasks, key=lambda each: each[0])},
+            found,
             priorities,
             frozenset(queues),
             frozenset(policies),
@@ -118,12 +124,13 @@ class Registry:
             contents=self.contents,
             flows=flows,
             groups=groups,
+            positional=positional,
         )
 
     def cron_declarations(self) -> list[CronDeclaration]:
         """Each cron entry of each daemon; a daemon ticks while its scheduler is alive, whatever its groups are."""
         return [
-            CronDeclaration(name, each.id, each.alive_until > self.now, each.generation, str(entry["digest"]), entry)
+            CronDeclaration(name, each.id, each.alive_until > self.now, each.generation, entry)
             for each in self.daemons
             if each.content in self.contents
             for name, entry in self.contents[each.content].cron.items()
@@ -167,7 +174,8 @@ def registry(reply: Any) -> Registry:
                 daemons.append(DaemonRecord(daemon, int(until), int(generation), hash_, content))
             elif int(until) > now:
                 lacks = {word[1:] for word in rest if word.startswith("!")}
-                serving.append(Serving(daemon, list(filter(is_name, rest)), lacks))
+                positional = dict(word.split("=") for word in rest if "=" in word)
+                serving.append(Serving(daemon, list(filter(is_name, rest)), lacks, positional))
                 hosts.setdefault(daemon, set()).add(worker.rpartition(".")[0])
         except ValueError:
             continue
@@ -181,7 +189,7 @@ def declared(raw: bytes | None) -> Declared | None:
         tasks, priorities, queues = said["tasks"], said["priorities"], frozenset(said["queues"])
         cron, digests, flows = said.get("cron", {}), said.get("digests", {}), said.get("flows", {})
         good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
-        good = good and all(map(is_name, queues)) and all(entry["digest"] is not None for entry in cron.values())
+        good = good and all(map(is_name, queues)) and all(isinstance(entry["digest"], str) for entry in cron.values())
         good = good and all(isinstance(each, dict) for each in (*digests.values(), flows, *flows.values()))
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
@@ -193,7 +201,7 @@ def _is_task(said: dict[str, Any]) -> bool:
     good = is_name(said["queue"]) and _is_priority(said["priority"]) and 0 <= (said.get("expires") or 0) < 1e9
     good = good and all(isinstance(names, list) for names in lists)
     good = good and all(isinstance(name, str) and re.fullmatch(ARGUMENT, name) for names in lists for name in names)
-    return good and isinstance(unique, str) and unique.count(",") >= 3
+    return good and isinstance(unique, str) and unique.count(",") >= 3 and isinstance(said.get("positional", ""), str)
 
 
 def _is_priority(number: object) -> bool:

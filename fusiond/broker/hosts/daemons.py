@@ -43,7 +43,7 @@ class DaemonVerbs(VerbGroup):
     def publish_catalogue(
         self,
         daemon: str,
-        hash: str,  # noqa: A002
+        hash: str,
         tasks: Mapping[str, Mapping[str, object]],
         *,
         priorities: Mapping[str, int],
@@ -71,7 +71,7 @@ class DaemonVerbs(VerbGroup):
             what `stay_alive` and `end_daemon` repeat.
         """
         if before is None:
-            before = yield plain(_hash_of, "HGET", self.keys.daemons, daemon)
+            before = yield plain(lambda record: [*_words(record).split(), "", ""][1], "HGET", self.keys.daemons, daemon)
         generation: int = yield scripted("generation", self.keys.meta, (hash, before), int)
         said = {"tasks": tasks, "priorities": priorities, "queues": sorted(queues), "cron": cron or {}}
         body = json.dumps({**said, "digests": digests or {}, **({"flows": flows} if flows else {})})
@@ -98,14 +98,15 @@ class DaemonVerbs(VerbGroup):
         """Say that the daemon has ended: what living ones declare counts before what it declared."""
         return self._alive(daemon, published.words(), 0)
 
-    def serve(self, daemon: str, worker: str, queues: Iterable[str], lacks: Iterable[str] = ()) -> Call[str]:
+    def serve(self, daemon: str, worker: str, queues: Iterable[str], tasks: Iterable[str] = ()) -> Call[str]:
         """
         Say from which queues a daemon's worker group claims; to be repeated well within ALIVE_MS. None: it ends.
 
-        `lacks`: the tasks of its file that do not load there.
+        `tasks`: `!<task>` of each task of its file that does not load there; `<task>=<name>,…`: as its function names
+        what calls pass by position.
         """
         names = list(queues)
-        words = " ".join([*names, *(f"!{task}" for task in lacks)])
+        words = " ".join([*names, *tasks])
         return self._alive(f"{daemon}/{worker}", words, ALIVE_MS if names else 0)
 
     def catalogue(self, known: Catalogue = NO_CATALOGUE) -> Plan[Catalogue]:
@@ -149,7 +150,3 @@ def _declarations(digests: Sequence[str]) -> Callable[[Any], dict[str, Declared]
 def _words(record: bytes | None) -> str:
     """What a record says, without its time; empty where there is none."""
     return decoded(record or b"").partition(" ")[2]
-
-
-def _hash_of(record: bytes | None) -> str:
-    return [*_words(record).split(), "", ""][1]

@@ -5,9 +5,8 @@ The verbs of workers: each says about itself what it does, for `fusiond status` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from fusiond.broker.call import Call, Plan, decoded, nothing, number, plain, texts
+from fusiond.broker.call import Call, Plan, decoded, nothing, number, plain, text_map, texts
 from fusiond.broker.hosts.host_records import Worker
 from fusiond.broker.keys import VerbGroup
 
@@ -54,7 +53,7 @@ class WorkerVerbs(VerbGroup):
         said = yield [
             call
             for name in names
-            for call in (plain(_fields, "HGETALL", head + name), plain(number, "PTTL", head + name))
+            for call in (plain(text_map, "HGETALL", head + name), plain(number, "PTTL", head + name))
         ]
         found = list(zip(names, said[::2], said[1::2], strict=True))
         if silent := [name for name, fields, _ in found if not fields]:
@@ -65,7 +64,3 @@ class WorkerVerbs(VerbGroup):
 def _since(left_ms: int) -> int:
     """How many ms ago a record was written that lives for so many ms more."""
     return max(0, WORKER_TTL * 1000 - left_ms) if left_ms >= 0 else 0
-
-
-def _fields(flat: Any) -> dict[str, str]:
-    return {decoded(name): decoded(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}

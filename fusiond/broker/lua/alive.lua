@@ -8,7 +8,7 @@
 --
 -- Each field is name -> "<epoch ms until which it is alive> <words>". A group's record is removed once it is dead, a daemon's once
 -- it has been dead for `ttl_ms`, or for an hour where another daemon that has said the same lived longer: a container that is
--- started anew each time has another id each time, and what it declared is known without it.
+-- started again each time has another id each time, and what it declared is known without it.
 -- touches daemons
 
 -- at maxmemory a script passes whose first write frees memory

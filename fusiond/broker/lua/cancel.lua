@@ -1,16 +1,16 @@
--- include: now queue many score text claims job events wake line_up places locks follow tally ends gaps
+-- include: now queue many score text job events wake line_up places locks follow tally ends gaps
 --
 -- cancel(queue, id, who): ends a job that waits, asks for the end of one that runs.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id · 2 who asks, or empty
--- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward; or it
---       is being moved to another queue, where it will be canceled · ended: it had ended before · missing
+-- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward
+--       ended: it had ended before · missing
 --
 -- moves queue | held | scheduled | deferred -> canceled
 --       held -> queue    another one, whose turn it is then
 -- A finish that arrives before the cancel is carried out wins.
--- touches conf queue held again scheduled deferred leaving job claims unique canceled events metrics wake
+-- touches conf queue held again scheduled deferred job unique canceled events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local id = ARGV[1]
@@ -18,7 +18,7 @@ read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
 local h = load(id)
 if not h then return 'missing' end
 if h.ended_at then return 'ended' end
-if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' or redis.call('HEXISTS', ROOT .. ':leaving', id) == 1 then
+if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' then
   h.cancel = failure_ttl(h)
   save(id, h)
   redis.pcall('PUBLISH', WAKE, 'cancel')

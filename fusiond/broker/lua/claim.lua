@@ -1,10 +1,10 @@
--- include: now queue many score text claims job events line_up places wake rate by turns store room broken locks follow tally ends unique rescue held_tasks held inbox due placing
+-- include: now queue many score text job events line_up places wake rate by turns store room broken locks follow tally ends unique rescue held_tasks held inbox due placing
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, parking, few, again, has, tasks): the next jobs, each under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs, each under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
---       6 a token under which one job may be given to the caller later, without being asked for (enqueue.lua); empty: none
+--       6 a token under which an enqueue may claim one job for the caller (give.lua); empty: none
 --       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
 --         no token where it gets jobs for all of them · 8 again, 1: the repeat of a request that got no reply; else 0
 --       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", those of the tasks there that it can run; empty: nothing · tasks
@@ -12,7 +12,7 @@
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
 --        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires
---        and only where jobs were taken back or ended here: {id, task, RESCUED, NOT_CONFIRMED or the code of its error, the sentence of its error or empty,
+--        and only where jobs were taken back or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
 --        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}
 --        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
 --        and only where `has` is of another version: conf `held_tasks`, empty where there is none; the caller claims again}
@@ -29,14 +29,14 @@
 --       queue     -> started            lease, token, attempt + 1
 --       queue | scheduled | started -> broken   no text, or none of a job
 -- A repeat gives the same jobs again, leases renewed, tells the same of the others, and always that there is more, since it does not look. It never chooses jobs:
--- where neither the note of the last claim nor a stored claim has its nonce, it gives none, and the caller claims with a new one. So the jobs of a token are
--- chosen once only, which settle.lua relies on. Fewer than `want`, and no more to be had: the caller is
+-- where the note of the last claim does not have its nonce, it gives none, and the caller claims with a new one. So the jobs of a token are
+-- chosen once only. Fewer than `want`, and no more to be had: the caller is
 -- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
--- touches conf queue tenants held again places scheduled started seq job unique claim claims rate inbox broken failed canceled events metrics wake
+-- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled events metrics wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
-local parking, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
+local reservation, few, most_of = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
 local free = few                  -- `few` is counted down below
 local IS_REPEAT = ARGV[8] == '1'
 local has, mine = ARGV[9] or '', {}   -- `mine`: the tasks in it
@@ -44,17 +44,16 @@ for task in has:gmatch(' (%S+)') do mine[task] = true end
 for i = 10, #ARGV do most_of[ARGV[i]] = true end
 local LAST = ROOT .. ':claim:' .. dispatcher
 local CHORES = 100                -- of each kind, at most, in one call
-local PLACED = 500                -- jobs that are placed anew, likewise
+local PLACED = 500                -- jobs that are placed again, at most, in one call
 local REPEATABLE = 60000          -- ms
 local LEASE_ENDS = whole(now + lease)
 local TOKEN = 't' .. word(nonce) .. ' '
 local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
-local LONGEST_ID = 1024           -- bytes, likewise
-local NOTED = 32                  -- jobs that were never claimed; a claim of so many is stored once, and their texts stay as they are (claims.lua)
+local LONGEST_ID = 1024           -- bytes; a longer id was written by another program
 local HELD_AT_ONCE = 500          -- jobs that are held for their tasks in one call, and a page
 local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
 
--- at maxmemory a script passes whose first write frees memory (also: raises here if the key is no set, before any write)
+-- at maxmemory a script passes whose first write frees memory (also: raises here if the key is not a set, before any write)
 redis.call('ZREM', QUEUE, '')
 
 local given, known, expiring, last, bytes = {}, {}, {}, 0, 0
@@ -100,14 +99,13 @@ local before = redis.call('GET', LAST)
 local is_known = before and before:sub(1, #nonce + 1) == nonce .. ' '
 if is_known or IS_REPEAT then
   if not is_known then
-    before = nonce .. (claims().of(nonce) and ' *' or ' ')
+    before = nonce .. ' '
     -- If the first request comes late, it finds this note and takes no jobs: nobody waits for its reply
     redis.call('SET', LAST, before, 'PX', REPEATABLE)
   end
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
   if rest ~= '' then told = cjson.decode(rest) end
-  local again = list == '*' and claims().begun_by(nonce) or list:gmatch('[^ ]+')
-  for id in again do
+  for id in list:gmatch('[^ ]+') do
     local h = load(id)
     if h and h.token == nonce then give_fields(id, h) end
   end
@@ -157,7 +155,7 @@ if max_running or every then at_most(few, 'few') end
 local LIMIT = max_running and '-'   -- what the end of each job of this queue makes free
 
 -- 5. the first of the queue -> started
-local begun, texts_before = {}, {}  -- the jobs that are given and were never claimed before: {id, score, …} · their texts
+local begun = {}                  -- the jobs that are given and were never claimed before: {key, text, …}
 local held = {}                   -- tasks of the jobs that are not, since a limit holds them
 -- few_only(task): counts a job of this task; whether it is one too many
 local function few_only(task)
@@ -227,8 +225,7 @@ local function begin(id, text, score)
   if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 or #args == 0 or #args > LARGEST_BODY then return begin_decoded(id, text, score) end
   if limits and limits[task] then return begin_decoded(id, text, score) end
   if few_only(task) then return true end
-  add(begun, id, score)
-  texts_before[#texts_before + 1] = text
+  add(begun, JOB .. id, how.held .. score .. text:sub(at))
   give(id, task, args, how.waited)
   if events then events.tell('claimed', id, task, how.has_header and events.of_header(text:sub(header_at, args_at - 2))) end
   if how.has_header then tell_known(1, 0, 0, text:sub(header_at, args_at - 2)) end
@@ -297,19 +294,8 @@ while not suspended and not stays and #ids < most and looked < most + CHORES and
 end
 local is_news                     -- jobs are held that others may have to be told of
 for task, jobs in pairs(apart) do is_news = hold_jobs(task, jobs) or is_news end
--- write_begun(): stores the claim once, or writes the texts of a few jobs. Whether the claim that is stored has all jobs that are given.
-local function write_begun()
-  local number, texts = #texts_before, {}
-  if number >= NOTED and claims().note(nonce, LIMIT, begun) then return number == #ids end
-  for n = 1, number do
-    local text = texts_before[n]
-    local at = text:find('\n', 1, true)
-    add(texts, JOB .. begun[2 * n - 1], FRESH[text:sub(1, at - 1)].held .. begun[2 * n] .. text:sub(at))
-  end
-  write(texts)
-end
 -- Only now: an error above would leave jobs whose texts say that they have begun, and that are in no set. Each would count a rescue
-local noted = write_begun()
+write(begun)
 if #ids > 0 then many('ZADD', STARTED, leases) end
 if placed_by then placed_by.write() end
 moved = line_up() or moved
@@ -322,7 +308,7 @@ if conf[9] and (#told > 0 or #held > 0) then tallies().chores(told, held) end
 for _, reason in ipairs(put_aside) do tell('', 'BROKEN', reason:sub(1, 255), '', 0, 0) end
 if #ids > 0 or #told > 0 then
   local others = #told > 0 and '\n' .. cjson.encode(told) or ''
-  redis.call('SET', LAST, nonce .. ' ' .. (noted and '*' or table.concat(ids, ' ')) .. others, 'PX', REPEATABLE)
+  redis.call('SET', LAST, nonce .. ' ' .. table.concat(ids, ' ') .. others, 'PX', REPEATABLE)
 end
 
 if events then events.write() end
@@ -337,7 +323,7 @@ if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop
 if #ids < want and not suspended and (not left or stopped == 'running') then
   -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
-  redis.call('SET', WAKE, parking ~= '' and #ids < free and not (max_running or every or limits or fair or named) and parking .. ' ' .. whole(now) or '1', 'PX', WAITS)
+  redis.call('SET', WAKE, reservation ~= '' and #ids < free and not (max_running or every or limits or fair or named) and reservation .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif moved and left then
   wake()
 end

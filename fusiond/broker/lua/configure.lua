@@ -10,7 +10,7 @@
 --       then per task that lives in the queue: name, "priority expires_ms" (expires may be empty)
 -- reply OK
 --
--- moves nothing; the next claims look at all held jobs again where a limit of a task changes, and place all jobs anew for another fair_by
+-- moves nothing; the next claims look at all held jobs again where a limit of a task changes, and place all jobs again for another fair_by
 -- touches conf wake held again tenants
 
 local LIMITS = { 'max_length', 'max_running', 'rate' }

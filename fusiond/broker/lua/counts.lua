@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events line_up places held_tasks
+-- include: now queue many score text job events line_up places held_tasks
 --
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --
@@ -6,11 +6,11 @@
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
 --        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired,
 --        max_running | nil, rate as of `configure` | nil, pushes left out for another job's lock, held, limits as of `configure` | nil,
---        fair_by as of `configure` | nil, 1 while jobs are placed anew | nil, of the tasks of which jobs are held {task, how many, ms since when
+--        fair_by as of `configure` | nil, 1 while jobs are placed again | nil, of the tasks of which jobs are held {task, how many, ms since when
 --        nobody takes them, '', error or '', …}}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held inbox job claims conf
+-- touches queue scheduled started finished failed canceled deferred held inbox job conf
 
 local MANY_TENANTS = 100          -- jobs of a priority that are looked at
 -- since(id): when it became ready

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up by turns store room broken places locks follow tally ends unique flows after
+-- include: now queue many score text job events wake line_up by turns store room broken places locks follow tally ends unique flows after
 --
 -- deliver(queue, source, entries): does what the outbox of another queue has for this one; what was taken before is not done again.
 --
@@ -9,11 +9,14 @@
 -- moves -> queue       the job of a callback, or of a step of a flow, behind its priority
 --       deferred -> queue | scheduled | failed    enough of its parents have ended well, or not enough can any more
 --       queue | held | scheduled | deferred -> canceled    it replaces another one of the same lock
+--       -> queue | scheduled    a job that was moved here: behind its priority, or for the time that it had
+--       -> outbox    one that was moved here, and whose id or lock another job has: it goes back, to its old place
+--       -> failed    CONFLICT: it has come back, and its lock is another job's by now
 -- The queue's max_length does not count. `taken` holds the highest number of each other queue. What an entry does, it does as a whole or not
 -- at all: an entry that cannot be carried out raises before it has written anything, and is kept under `broken`, since what is behind it must
 -- not wait for it. A key of the queue that is of another type would stop an entry midway; so that is looked at first, and the entries stay in
 -- the outbox until a person has renamed or deleted the key.
--- touches taken conf queue tenants held scheduled canceled seq job claims unique deferred parents children expiring failed outbox events metrics wake
+-- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local TAKEN, source = ROOT .. ':taken', ARGV[1]
@@ -55,6 +58,49 @@ function kinds.enqueue(id, task, args, priority, expires, lock, header, follow, 
   write_stored()
 end
 
+-- lock_along(id, h): takes the lock that a moved job holds here; nil, or the job that has it
+local function lock_along(id, h)
+  local key, rule = lock_of(h.task, h.unique or '')
+  -- what has begun has freed its lock, and takes it no more
+  if not key or rule == 'started' and h.started_at then return nil end
+  local other, left = rival(key, id), tonumber(rule) and (finite(h.created_at) or now) + rule - now
+  if not other and (not left or left > 0) then take_lock(key, left and whole(left) or rule, id) end
+  return other
+end
+-- move(id, kind, place, back, children, field, value, …): a job that waited in the other queue; kind: queued | scheduled; place: its score, or when it
+-- is due; back: `back` where it left this queue and the other one did not take it; children: lines of ns:{q}:children:<id>
+function kinds.move(id, kind, place, back, children, ...)
+  local words, h, texts, is_back = { ... }, {}, {}, back == 'back'
+  for i = 1, #words, 2 do h[words[i]] = words[i + 1] end
+  write_stored()
+  local is_taken, there = redis.call('EXISTS', JOB .. id) == 1, load(id)
+  if there and there.task == h.task and there.args == h.args then
+    -- the two become one: jobs that waited for the one that came now wait for the one that is there
+    for queue, child, name in children:gmatch('([^/\n]+)/([^ \n]+) ([^\n]+)') do add_child(id, queue, child, name) end
+    return
+  end
+  if is_back and is_taken then error('job ' .. id .. ' came back, and another job has its id', 0) end
+  local other = is_taken and id or lock_along(id, h)
+  if other and not is_back then return post(source, 'move', id, kind, place, 'back', children, ...) end
+  for child in children:gmatch('[^\n]+') do redis.call('RPUSH', ROOT .. ':children:' .. id, child) end
+  if other then
+    h.unique = nil
+    fail(id, h, 'CONFLICT', 'job ' .. other .. ' got its lock while it moved')
+  elseif kind == 'scheduled' then
+    add(later_on, place, id)
+  elseif is_back then
+    return_to_row(id, place)
+  else
+    enter_row(id, whole(later(tonumber(place), redis.call('INCR', SEQ))), h.args)
+  end
+  if not is_back then
+    h.last_outcome = 'moved'
+    if events then events.job('moved', id, h) end
+  end
+  list_new(texts, id, h)
+  write(texts)
+end
+
 -- step_end(run, step, n, round, letter, payload): a job of a step has ended
 kinds.step_end = end_of_step
 
@@ -64,7 +110,7 @@ kinds.after, kinds.parent_ended = add_child, parent_ended
 for _, name in ipairs({ 'scheduled', 'held', 'tenants', 'deferred', 'expiring', 'started', 'failed', 'canceled', 'advance' }) do
   redis.call('ZCARD', ROOT .. ':' .. name)
 end
-if not tonumber(redis.call('GET', SEQ) or 0) then return redis.error_reply('WRONGTYPE the counter of arrivals is no number') end
+if not tonumber(redis.call('GET', SEQ) or 0) then return redis.error_reply('WRONGTYPE the counter of arrivals is not a number') end
 local taken = highest
 for i = 2, #ARGV do
   local number, entry = ARGV[i]:match('^(%d+) (.*)$')

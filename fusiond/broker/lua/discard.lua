@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events locks follow ends
+-- include: now queue many score text job events locks follow ends
 --
 -- discard(queue, finished, who, ids): drops ended jobs before their time is over.
 --
@@ -9,7 +9,7 @@
 --       0 it is neither failed nor canceled, nor finished if these are dropped
 --
 -- moves failed | canceled | finished -> gone
--- touches failed canceled finished job claims events
+-- touches failed canceled finished job events
 
 local registries = { ':failed', ':canceled' }
 if ARGV[1] == '1' then registries[3] = ':finished' end

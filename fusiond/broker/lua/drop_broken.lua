@@ -1,4 +1,4 @@
--- include: now queue score text claims job events
+-- include: now queue score text job events
 --
 -- drop_broken(queue, who, entry): deletes a body that was put aside as broken.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up places locks follow tally ends held_tasks
+-- include: now queue many score text job events wake line_up places locks follow tally ends held_tasks
 --
 -- end_held(queue, task, what, rank, limit, fail_after, code, message): the next held jobs of a task go on, or those fail that have waited too long.
 --

@@ -1,4 +1,4 @@
--- include: now queue score wake text carry single many claims job events line_up by turns store room
+-- include: now queue score wake text given_job give single many job events line_up by turns store room
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --
@@ -12,13 +12,13 @@
 --       5 the same, and that is an error · 6 as another job of the call got 5; then, for each 4 and 5, a blank and the id of that job
 --
 -- moves      -> queue       at once, behind its priority, or for its tenant's turn
---            -> started     one small job for which a dispatcher waits: the message that wakes it has the job
+--            -> started     one small job, claimed for a dispatcher that waits: the message that wakes that has the job
 --            -> scheduled   while its time is to come
 --       queue | held | scheduled | deferred -> canceled   a new job of the same lock replaces it
 -- Jobs that are unique come through `enqueue_unique`, which has the files that they need in front of this one: a call without them does not
 -- pay for these. What is said here of locks is about such jobs. Those that wait for others come through `enqueue_after`.
 -- A call stores all its new jobs, or none: at max_length, or where one gets 5. Jobs that wait for others do not count towards it.
--- touches conf queue tenants held scheduled started canceled seq job claims unique events wake
+-- touches conf queue tenants held scheduled started canceled seq job unique events wake given
 
 -- 1. look: every error must come before the first write
 local left = room()
@@ -125,15 +125,16 @@ local function options(first, n)
 end
 
 local waiting                     -- what WAKE has said; false: nothing; nil: it was not asked
--- may_be_carried(args, due, header, expires_at): whether claim has nothing to check of this job but its turn
-local function may_be_carried(args, due, header, expires_at)
-  return n == 1 and due <= now and not expires_at and #args + #header <= LARGEST_CARRIED
+-- may_be_given(args, due, header, expires_at): whether claim has nothing to check of this job but its turn
+local function may_be_given(args, due, header, expires_at)
+  return n == 1 and due <= now and not expires_at and #args + #header <= LARGEST_GIVEN
 end
--- carried(id, task, args, score, header): whether a wake-up has brought it to a dispatcher that waits
-local function carried(id, task, args, score, header)
+-- given(id, task, args, score, header): whether it was claimed for a dispatcher that waits
+local function given(id, task, args, score, header)
   waiting = who_waits()
-  if not takes_one(waiting) then return false end
-  carry(waiting, id, task, args, score, header)
+  local token, left = taker(waiting)
+  if not token then return false end
+  give(token, left, id, task, args, score, header)
   if events then
     events.enqueued(id, task, header, 0, args)
     events.tell('claimed', id, task, events.of_header(header))
@@ -155,7 +156,7 @@ for i, first in ipairs(fresh) do
   end
   if way then
     unique.store(way, task, args, score, due, header, expires_at, follow)
-  elseif not follow and may_be_carried(args, due, header, expires_at) and carried(id, task, args, score, header) then
+  elseif not follow and may_be_given(args, due, header, expires_at) and given(id, task, args, score, header) then
     if events then events.write() end
     return answer()
   else

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake carry line_up by turns store room places locks follow tally ends unique after ../enqueue
+-- include: now queue many score text job events wake given_job give line_up by turns store room places locks follow tally ends unique after ../enqueue
 --
 -- enqueue_after(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs wait for others.
 --
@@ -9,4 +9,4 @@
 --
 -- moves as `enqueue`
 --          -> deferred
--- touches conf queue tenants held scheduled canceled seq job claims unique deferred parents expiring outbox events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events metrics wake given

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake carry line_up by turns store room places locks follow tally ends unique ../enqueue
+-- include: now queue many score text job events wake given_job give line_up by turns store room places locks follow tally ends unique ../enqueue
 --
 -- enqueue_unique(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs are unique.
 --
@@ -7,4 +7,4 @@
 -- reply as of `enqueue`
 --
 -- moves as `enqueue`
--- touches conf queue tenants held scheduled canceled seq job claims unique events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job unique events metrics wake given

@@ -1,4 +1,4 @@
--- include: now queue score text claims job
+-- include: now queue score text job
 --
 -- failures(queue, start, count, wanted): a page of the failed jobs, grouped by task and error.
 --
@@ -10,7 +10,7 @@
 -- Jobs are in one group if they are of one task, and their errors have the same code, type and message up to its first quote or escape,
 -- whatever numbers are in it. One that was not retried since it would have expired is in the group of its exception.
 -- moves nothing
--- touches failed job claims
+-- touches failed job
 
 local MESSAGE, ERROR = 120, 1000  -- bytes that count, and that are told
 local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]

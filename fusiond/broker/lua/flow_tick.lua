@@ -1,4 +1,4 @@
--- include: now queue score text claims job events flows
+-- include: now queue score text job events flows
 --
 -- flow_tick(queue, entry, ticks): starts the runs of ticks that a cron entry has decided on; a repeat, however late, starts nothing.
 --

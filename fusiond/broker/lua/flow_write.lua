@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events line_up follow flows
+-- include: now queue many score text job events line_up follow flows
 --
 -- flow_write(queue, run, …): writes the record of a run of a flow, unless it has changed since it was read, and has jobs and runs begun.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events line_up places held_tasks
+-- include: now queue many score text job events line_up places held_tasks
 --
 -- held_tasks(queue, serves, fail_after, tasks): looks after the tasks of which jobs are held: since when nobody can run them, and what is to be done.
 --
@@ -11,7 +11,7 @@
 -- touches conf
 
 local SWEEPS = 150000             -- ms; so long between two looks means that no daemon served the queue meanwhile
-local FORGET = 600000             -- ms; for so long a task stays named of which no job is held; named anew costs one claim and its settle
+local FORGET = 600000             -- ms; for so long a task stays named of which no job is held; to name it again costs one claim and its settle
 local LOOKS = 20                  -- in fail_after, at the jobs that have not waited for so long yet
 local serves, fail_after, runs = ARGV[1] == '1', tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 2 do runs[ARGV[i]] = ARGV[i + 1] == '1' and 'all' or 'some' end

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events line_up places wake broken status locks follow ends held_tasks
+-- include: now queue many score text job events line_up places wake broken status locks follow ends held_tasks
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs, each as it is at this moment; with `repair` it is put right at once.
 --
@@ -14,7 +14,7 @@
 --
 -- moves (none), or two or more -> the one that its text speaks for; `started` is then an expired lease, which the next claim rescues
 --       any -> broken      no-job
--- touches queue held again places scheduled started finished failed canceled deferred seq job claims unique broken conf events wake
+-- touches queue held again places scheduled started finished failed canceled deferred seq job unique broken conf events wake
 
 local KEPT = 86400000             -- ms, 1 day: how long a finished job was to be kept is not in its text
 local ENDED = { finished = true, failed = true, canceled = true }
@@ -36,11 +36,10 @@ local function find(ids)
   return jobs
 end
 
--- read(job): adds its fields; what has none then is no job
+-- read(job): adds its fields; what has none then is not a job
 local function read(job)
   job.exists = redis.call('EXISTS', JOB .. job.id, JOB .. job.id .. ARGS) > 0
-  -- of what is in no set, load() asks no claim
-  job.h = load(job.id, #job.sets == 0 and claims().holder_of(job.id, state_of(job.id) or '') or nil)
+  job.h = load(job.id)
   job.score = job.h and finite(job.h.score)
 end
 
@@ -98,7 +97,7 @@ local function mend_fields(job, status)
   local h = job.h
   if NEEDS_SCORE[status] and not job.score then h.score = job.place.queued or job.place.held or new_score(job) end
   if status == 'held' then
-    -- a key that no limit makes: the next claim lets it go, and judges it anew
+    -- a key that no limit makes: the next claim lets it go, and judges it again
     if not h.limit then redis.call('ZREM', HELD_BY .. '?' .. h.task, job.id) end
     redis.call('HSETNX', CONF, 'limits', '{}')
     h.limit = h.limit or h.task .. ' lost='

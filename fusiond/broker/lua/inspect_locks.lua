@@ -1,4 +1,4 @@
--- include: now queue score text claims job locks
+-- include: now queue score text job locks
 --
 -- inspect_locks(queue, repair, names): locks that no job holds any more; with `repair` they are freed.
 --
@@ -8,7 +8,7 @@
 --
 -- A lock that expires is left alone.
 -- moves nothing
--- touches unique job claims
+-- touches unique job
 
 -- holds(id, key): whether the job still holds that lock
 local function holds(id, key)

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job line_up by turns status
+-- include: now queue many score text job line_up by turns status
 --
 -- job(queue, id): all that is known of a job.
 --
@@ -8,7 +8,7 @@
 --       `tenant` in a queue with `fair_by`: whose turn it takes
 --
 -- moves nothing
--- touches conf queue scheduled started finished failed canceled deferred held job claims
+-- touches conf queue scheduled started finished failed canceled deferred held job
 
 if redis.call('EXISTS', JOB .. ARGV[1]) == 0 then return false end
 local status, score = status_of(ARGV[1])

@@ -1,4 +1,4 @@
--- include: now queue score text claims job
+-- include: now queue score text job
 --
 -- jobs(queue, status, start, count): a page of the jobs of one status.
 --
@@ -7,7 +7,7 @@
 -- reply {id, score, {field, value, …}, …}: waiting and running ones in their order, ended ones with the longest kept first
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held job claims
+-- touches queue scheduled started finished failed canceled deferred held job
 
 local status, start = ARGV[1], tonumber(ARGV[2])
 local waits = status == 'queued' or status == 'scheduled' or status == 'started' or status == 'deferred' or status == 'held'

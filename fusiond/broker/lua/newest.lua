@@ -1,30 +1,30 @@
--- include: now queue many score text claims job
+-- include: now queue many score text job
 --
 -- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 where the page begins, as the page before has told; empty: at the newest · 3 count
 --       4 if given, a task · 5 a text in lower case: those jobs of the page are left out that do not hold these; empty: none are
--- reply {where the next page begins, or empty, id, score, {field, value, …}, …}
+-- reply {where the next page begins, or empty, how many jobs were looked at, id, score, {field, value, …}, …}
 --
 -- Of jobs that wait in the row or are held, the newest are those that arrived last, whatever their priorities. Of ended ones they are those
 -- that are kept longest, of the others those whose place in the set is the last; so it is in a queue with `fair_by`, where a place is a turn
 -- and no arrival. A page ends with the job that takes it over 1 MB.
 -- moves nothing
--- touches conf queue scheduled started finished failed canceled deferred held job claims
+-- touches conf queue scheduled started finished failed canceled deferred held job
 
 local status, from, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local KEY = status == 'queued' and QUEUE or ROOT .. ':' .. status
 local LARGE_PAGE = 1048576        -- bytes
 local TASK, TEXT = ARGV[4] or '', ARGV[5] or ''
-local replies, bytes, last = { '' }, 0, nil
+local replies, bytes, last = { '', 0 }, 0, nil
 
 -- may_fit(id): whether the job can be of that task and hold that text; the caller looks closely
 local function may_fit(id)
   local job = redis.pcall('GET', JOB .. id)
   if type(job) ~= 'string' then return true end
   if TASK ~= '' and not job:find('\n' .. TASK .. '\n', 1, true) then return false end
-  if TEXT == '' or job:lower():find(TEXT, 1, true) then return true end
+  if TEXT == '' or id:lower():find(TEXT, 1, true) or job:lower():find(TEXT, 1, true) then return true end
   local args = redis.pcall('GET', JOB .. id .. ARGS)
   return type(args) == 'string' and args:lower():find(TEXT, 1, true) ~= nil
 end
@@ -32,11 +32,12 @@ local filters = TASK ~= '' or TEXT ~= ''
 
 -- tell(id, score): adds a job to the reply; whether there is room for another one
 local function tell(id, score)
+  replies[2] = replies[2] + 1
   if filters and not may_fit(id) then return true end
-  local size = redis.call('STRLEN', JOB .. id)
-  if size > 0 then
-    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = id, score, flat(load(id) or {})
-    bytes = bytes + size
+  if redis.call('STRLEN', JOB .. id) > 0 then
+    local fields = flat(load(id) or {})
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = id, score, fields
+    for _, field in ipairs(fields) do bytes = bytes + #field end
   end
   return bytes < LARGE_PAGE
 end

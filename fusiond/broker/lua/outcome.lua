@@ -1,4 +1,4 @@
--- include: now queue score text claims job status
+-- include: now queue score text job status
 --
 -- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
 --
@@ -7,7 +7,7 @@
 -- reply nil: no such job, or {status, result | nil, error | nil}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held job claims
+-- touches queue scheduled started finished failed canceled deferred held job
 
 local status = status_of(ARGV[1])
 if not status then return false end

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job
+-- include: now queue many score text job
 --
 -- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes which may begin once only.
 --
@@ -9,38 +9,27 @@
 -- reply per attempt: 1 held until now + lease · 0 lost, kill it · 2 held, and a cancel was asked
 --
 -- moves nothing
--- touches started claims job
+-- touches started job
 
 -- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
 redis.call('ZREM', STARTED, '')
 local deadline, held, replies = whole(now + ARGV[1]), {}, {}
--- permit(id, token): few attempts need one
-local function permit(id, token)
-  local h = load(id, token)
+-- permit(id): few attempts need one
+local function permit(id)
+  local h = load(id)
   if not h then return end          -- its large arguments are gone
   h.permit = h.token
   save(id, h)
 end
-local fewer = {}                  -- token -> how many of its jobs have got a text of their own here
--- write_text(id, token): writes what only the claim has said so far, so that a long job does not keep its claim
-local function write_text(id, token)
-  redis.call('SET', JOB .. id, claims().text_in(token, id, redis.call('GET', JOB .. id)))
-  fewer[token] = (fewer[token] or 0) + 1
-end
 for i = 2, #ARGV, 3 do
-  local state, of_claim = holds(ARGV[i], ARGV[i + 1])
+  local state = holds(ARGV[i], ARGV[i + 1])
   if state then
-    if ARGV[i + 2] == 'permit' then
-      permit(ARGV[i], ARGV[i + 1])
-    elseif of_claim then
-      write_text(ARGV[i], ARGV[i + 1])
-    end
+    if ARGV[i + 2] == 'permit' then permit(ARGV[i]) end
     held[#held + 1], held[#held + 2] = deadline, ARGV[i]
     replies[#replies + 1] = state:find(' a', 1, true) and 2 or 1
   else
     replies[#replies + 1] = 0
   end
 end
-for token, number in pairs(fewer) do claims().count_down(token, number) end
 many('ZADD', STARTED, held, 'XX')
 return replies

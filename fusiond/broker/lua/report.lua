@@ -1,4 +1,4 @@
--- include: now queue score text claims job
+-- include: now queue score text job
 --
 -- report(queue, reports): stores how far running jobs say that they are.
 --
@@ -7,13 +7,13 @@
 -- reply per attempt: 1 stored, or said before · 0 its lease was lost
 --
 -- moves nothing
--- touches started job claims
+-- touches started job
 
 -- at maxmemory a script passes whose first write frees memory
 redis.call('ZREM', STARTED, '')
 local replies = {}
 for i = 1, #ARGV, 4 do
-  local h = holds(ARGV[i], ARGV[i + 1]) and load(ARGV[i], ARGV[i + 1])
+  local h = holds(ARGV[i], ARGV[i + 1]) and load(ARGV[i])
   local share, message = ((h or {}).progress or ''):match('^(%S+) %d+ (.*)$')
   if h and (share ~= ARGV[i + 2] or message ~= ARGV[i + 3]) then
     h.progress = ARGV[i + 2] .. ' ' .. whole(now) .. ' ' .. ARGV[i + 3]

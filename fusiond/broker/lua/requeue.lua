@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up by turns locks
+-- include: now queue many score text job events wake line_up by turns locks
 --
 -- requeue(queue, who, ids): failed and canceled jobs run again, as if new: with all their attempts before them, behind their priority.
 --
@@ -8,7 +8,7 @@
 --
 -- moves failed | canceled -> queue
 --       failed | canceled -> gone    its text is gone, or none of a job
--- touches conf queue seq tenants failed canceled job claims unique events wake
+-- touches conf queue seq tenants failed canceled job unique events wake
 
 -- relock(id, h): the lock of a job that runs again as if new: its key, its rule, whether another job holds it
 local function relock(id, h)

@@ -1,4 +1,4 @@
--- include: now queue score text claims job events wake
+-- include: now queue score text job events wake
 --
 -- requeue_broken(queue, who, entries): bodies that were put aside as broken go back to the inbox, where they were pushed.
 --

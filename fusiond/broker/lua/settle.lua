@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up places locks follow tally ends held_tasks
+-- include: now queue many score text job events wake line_up places locks follow tally ends held_tasks
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -26,7 +26,7 @@
 --               -> failed       snoozed, once it was so for too long
 --       held    -> queue        the best one of a limit, as a place of it is free
 -- Each call drops as many jobs whose time is over as it adds, and a few more.
--- touches started claims queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
+-- touches started queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
 
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'
@@ -52,27 +52,6 @@ local function first_attempt(state)
     before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit, claimed = created + words:match(' b(%d+)'),
   } or false
 end
-local OF_CLAIM                    -- state -> how; of one token
--- first_of_claim(state, token): how the first attempt of a job ends whose claim is in `claims` only. false: there is no such claim, or the job was made later
-local function first_of_claim(state, token)
-  local claim, created = claims().of(token), claims().created(state, token)
-  return created and {
-    before = 'z' .. word(token) .. ' ' .. state .. ' b' .. claim.at - created .. ' n1', behind = ' e' .. now - created .. ' R', limit = claim.limit,
-    claimed = claim.at, priority = claim.priority,
-  } or false
-end
--- how_in_claim(text, token): the same for a text; worked out once for each state. It does not search the claim for the job: the caller got the token
--- together with the job, and the jobs of a token are chosen once (claim.lua)
-local function how_in_claim(text, token)
-  local state = text:sub(1, (text:find('\n', 1, true) or 1) - 1)
-  local how = OF_CLAIM[state]
-  if how == nil then
-    how = first_of_claim(state, token)
-    OF_CLAIM[state] = how
-  end
-  return how
-end
-
 -- note_success(id): when a job of a cron entry finished last
 local function note_success(id)
   local entry = id:match('^cron:(.+):%d+$')
@@ -84,32 +63,26 @@ local function tell_finished(id, text, how, result, said)
   local task, header = text:match('\n([^\n]*)\n([^\n]*)')
   events.tell('finished', id, task, ' b' .. whole(now - how.claimed) .. said .. (header == '' and '' or events.of_header(header)) .. events.with('r', result))
 end
--- finish(): the hot path is a job in its first attempt: the token that held it becomes the token that settled it. `how`: as in its claim
-local function finish(id, text, how, token, ttl, result, why, said)
-  local past, first, priority, h
-  if how then
-    past, first, priority = text:find('\n', 1, true), how, how.priority
-  else
-    local at = text:find(' s', 1, true) or 1
-    local score, state = text:match('^(%d+)\n', at + 2), text:sub(1, at - 1)
-    past, first = score and at + 2 + #score, FIRST_ATTEMPT[state]
-    if first == nil then
-      first = first_attempt(state)
-      FIRST_ATTEMPT[state] = first
-    end
-    priority = score and priority_of(score)
+-- finish(): the hot path is a job in its first attempt: the token that held it becomes the token that settled it
+local function finish(id, text, token, ttl, result, why, said)
+  local at = text:find(' s', 1, true) or 1
+  local score, state, h = text:match('^(%d+)\n', at + 2), text:sub(1, at - 1), nil
+  local first = FIRST_ATTEMPT[state]
+  if first == nil then
+    first = first_attempt(state)
+    FIRST_ATTEMPT[state] = first
   end
-  if first and past and why == '' then
+  if first and score and why == '' then
     leave_started(id, first.limit)
     if events then tell_finished(id, text, first, result, said) end
-    put(id, first.before .. ' v' .. priority .. first.behind .. #result .. text:sub(past) .. '\n' .. result)
+    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. text:sub(at + 2 + #score) .. '\n' .. result)
   else
     h = decode(text)
     leave_started(id, h.limit)
     -- an outcome of an earlier attempt must not be read as this one's
     if why ~= '' or h.last_outcome then h.last_outcome = why ~= '' and why or 'finished' end
     h.result, h.ended_at, h.token, h.last_token, h.limit = result, now, nil, token, nil
-    local score = finite(h.score)
+    score = finite(h.score)
     h.priority, h.score = score and priority_of(score), nil
     put(id, encode(h))
     if events then events.ended('finished', id, h, since_claim(h) .. said) end
@@ -224,35 +197,29 @@ local rare
 
 -- settle_some(first, last, …): outcomes that differ in id and payload only; they stand in ARGV from there to there
 local function settle_some(first, last, token, kind, ms, extra, why)
-  local texts, mark, of_claim = texts_of(ARGV, first, last), 't' .. word(token) .. ' ', 0
+  local texts, mark = texts_of(ARGV, first, last), 't' .. word(token) .. ' '
   for i = first, last, 2 do
     local id, payload, said = ARGV[i], ARGV[i + 1], nil
     if events then said, payload = payload:match('^([^\n]*)\n(.*)$') end
     local text = by_now[id] or texts[(i - first) / 2 + 1]
-    local how, reply = text and text:byte() == 99 and how_in_claim(text, token), nil    -- c: by its text it was never claimed
-    local is_noted = how
-    if how and (kind ~= 'finished' or why ~= '') then how, text = nil, claims().text_in(token, id, text) end
-    if not (text and (how or text:sub(1, #mark) == mark)) then
+    local reply
+    if not text or text:sub(1, #mark) ~= mark then
       rare, is_stale = rare or rarer(), is_stale or {}
       reply, is_stale[#replies + 1] = rare.repeated(text, token, kind), true
+    elseif kind == 'finished' then
+      finish(id, text, token, ms, payload, why, said)
     else
-      if is_noted then of_claim = of_claim + 1 end
-      if kind == 'finished' then
-        finish(id, text, how, token, ms, payload, why, said)
-      else
-        local h = decode(text)
-        leave_started(id, h.limit)
-        h.limit = nil
-        rare = rare or rarer()
-        reply = rare.settle(id, h, kind, ms, payload, why, extra, said)
-        put(id, encode(h))
-      end
+      local h = decode(text)
+      leave_started(id, h.limit)
+      h.limit = nil
+      rare = rare or rarer()
+      reply = rare.settle(id, h, kind, ms, payload, why, extra, said)
+      put(id, encode(h))
     end
     replies[#replies + 1] = reply or 1
   end
   write(settled)
   settled = {}
-  if of_claim > 0 then claims().count_down(token, of_claim) end
 end
 
 local at = 1
@@ -262,7 +229,6 @@ if ARGV[1] == '' then
 end
 while (ARGV[at] or '') ~= '' do
   local first, past = at + 6, at + 6 + 2 * ARGV[at + 5]
-  OF_CLAIM = {}
   for page = first, past - 1, 2 * PAGE do
     settle_some(page, math.min(page + 2 * PAGE, past) - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
   end

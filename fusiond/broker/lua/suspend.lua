@@ -1,4 +1,4 @@
--- include: now queue score text claims job events
+-- include: now queue score text job events
 --
 -- suspend(queue, by, on, who): nothing is claimed while the operator or the file says so; enqueue, due times and rescue go on.
 --
@@ -21,7 +21,7 @@ if events then
 end
 if ARGV[2] == '1' then
   redis.call('HSET', CONF, field, 1)
-  -- nor is it carried to a dispatcher that waits
+  -- nor is one claimed by an enqueue
   redis.call('DEL', WAKE)
   return 1
 end

@@ -1,4 +1,4 @@
--- include: now queue score text claims job events
+-- include: now queue score text job events
 --
 -- tell(stream, event, who, once, words): adds an event that no other script tells: of a daemon, or of an operator's command.
 --

@@ -1,4 +1,4 @@
--- include: now queue many score text claims job events wake line_up by turns store room places locks follow tally ends unique
+-- include: now queue many score text job events wake line_up by turns store room places locks follow tally ends unique
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
 --
@@ -14,7 +14,7 @@
 --       queue | held | scheduled | deferred -> canceled    the job of a tick replaces it
 -- `ticks` remembers the newest tick of each entry: its job may have ended, and been dropped, before a scheduler that was stopped asks
 -- again. A clock that goes ahead enqueues nothing early: the job is scheduled for its tick.
--- touches conf queue tenants held scheduled canceled seq job claims unique ticks events metrics wake
+-- touches conf queue tenants held scheduled canceled seq job unique ticks events metrics wake
 
 local TICKS = ROOT .. ':ticks'
 local entry, task, args, expires, patience = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -61,7 +61,7 @@ for i = 10, #ARGV, 2 do
   replies[#replies + 1] = reply
   if reply == '0' then fresh[#fresh + 1] = i end
 end
--- before anything is written: it raises where `seq` is no number
+-- before anything is written: it raises where `seq` is not a number
 local seq = #fresh > 0 and redis.call('INCRBY', SEQ, #fresh) - #fresh
 for place, at in ipairs(fresh) do
   local id, due = 'cron:' .. entry .. ':' .. ARGV[at], math.max(ARGV[at], now) + ARGV[at + 1]

@@ -1,4 +1,4 @@
--- include: now queue score text claims job events
+-- include: now queue score text job events
 --
 -- unlock(queue, who, id, names): frees locks that the job holds, as an operator asks; the job goes on.
 --

@@ -152,7 +152,7 @@ class Fsck:
 #: kind → (detail, the status that is right) → what is wrong, what a repair makes of it
 _PROBLEMS: Final[dict[str, Callable[[list[str], str], tuple[str, str]]]] = {
     "no-job": lambda _sets, _status: (
-        "is no job: its key is missing, or holds something else",
+        "is not a job: its key is missing, or holds something else",
         "out of its sets, and kept raw under broken",
     ),
     "wrong-set": lambda sets, status: (

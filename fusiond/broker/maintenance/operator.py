@@ -45,7 +45,7 @@ class TaskDefaults(NamedTuple):
 class OperatorVerbs(QueryVerbs):
     """Verbs that move jobs by hand, and those that say how a queue is to behave."""
 
-    def cancel(self, queue: str, id: str, *, who: str = "") -> Call[Canceled]:  # noqa: A002
+    def cancel(self, queue: str, id: str, *, who: str = "") -> Call[Canceled]:
         """End a job that waits; of one that runs, ask for the end (`asked`). `who`: asks, for its event."""
         return scripted("cancel", self.keys.root(queue), (id, who), bytes.decode)  # type: ignore[arg-type]
 
@@ -157,7 +157,7 @@ class OperatorVerbs(QueryVerbs):
         Do a bounded part of the housekeeping that no other verb does.
 
         1. drop ended jobs whose time is over, `limit` of each registry
-        2. place `limit` jobs anew, if that is to be done
+        2. place `limit` jobs again, if that is to be done
         3. look at the next keys, mend the jobs that are in no set, and free the locks that no job holds; call again
            with the cursor that comes back
         """
@@ -197,7 +197,7 @@ class OperatorVerbs(QueryVerbs):
         """The id of the job that holds this lock."""
         return plain(text, "GET", self.keys.of(queue, "unique", lock))
 
-    def unlock(self, queue: str, id: str, locks: Sequence[str], *, who: str = "") -> Call[int]:  # noqa: A002
+    def unlock(self, queue: str, id: str, locks: Sequence[str], *, who: str = "") -> Call[int]:
         """Free those of these locks that the job holds; how many."""
         return scripted("unlock", self.keys.root(queue), (who, id, *locks), number)
 

@@ -11,11 +11,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from fusiond.broker.call import Call, Plan, Unreadable
+from fusiond.broker.call import Call, Plan
 from fusiond.broker.keys import Keys
 from fusiond.broker.redis.address import Address, address
 from fusiond.broker.redis.links import Sent
@@ -115,7 +114,7 @@ class Connection:
         self.close()
 
     def _own(self) -> OneServer:
-        """The conversation, begun anew after a fork: the connections are the parent's, and locks may be held there."""
+        """The conversation, begun again after a fork: the connections are the parent's, and locks may be held there."""
         if self._pid != os.getpid():
             self._inherited.append(self._servers)  # its end would wait for a lock that nobody here ever frees
             self._begin()
@@ -179,20 +178,6 @@ class AsyncConnection:
         """As `Connection.run_many`."""
         return await self._drive(self._own().run_many(calls))
 
-    async def send_at_once(self, call: Call[Any]) -> Sent | None:
-        """Have Redis begin with a Call, if that takes no more than a write; None: it takes more. Then `finish` it."""
-        return await self._servers.link("").send_at_once(call) if self._own().asks_at_once else None
-
-    async def finish(self, call: Call[T], sent: Sent | None) -> T:
-        """The reply to what `send_at_once` has sent; where there is none, or an error, as `run`."""
-        if sent:
-            answer = await self._ahead(Read(sent))
-            if isinstance(answer, list) and not isinstance(answer[0], Exception):
-                with suppress(Unreadable):
-                    return call.read(answer[0])
-                await self._servers.reconnect()
-        return await self.run(call)
-
     async def check(self) -> None:
         """As `Connection.check`."""
         await self._drive(self._own().check(self._keys))
@@ -229,7 +214,7 @@ class AsyncConnection:
         await self.close()
 
     def _own(self) -> OneServer:
-        """The conversation, begun anew in another event loop: connections and locks belong to the loop before."""
+        """The conversation, begun again in another event loop: connections and locks belong to the loop before."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:

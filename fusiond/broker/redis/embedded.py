@@ -70,11 +70,11 @@ _PARSER.add_argument("--json", action="store_true", help="each line of the log a
 _PARSER.add_argument("--server", required=True, help="path of redis-server or valkey-server")
 
 
-class CannotRun(Exception):  # noqa: N818
+class CannotRun(Exception):
     """The server cannot be started as things are; the sentence says why and what to do."""
 
 
-class Ended(Exception):  # noqa: N818
+class Ended(Exception):
     """This program is to end."""
 
 
@@ -127,7 +127,7 @@ class Watch:
     def _on_command(self, command: dict[str, Any]) -> None:
         """Acknowledge a reload; nothing else concerns Redis."""
         if command.get("do") == "apply":
-            self._link.say(**{"is": "applied", "generation": command.get("generation")})
+            self._link.say({"is": "applied", "generation": command.get("generation")})
 
     def _on_stop(self) -> None:
         self._stop = True
@@ -285,7 +285,7 @@ def serve(options: argparse.Namespace, link: Any, watch: Watch, output: ServerOu
                 share(path, 0o660 if group else 0o600, group)
                 if binary is not None:
                     redis_server.record(state, binary)
-                link.say(**{"is": "ready"})
+                link.say({"is": "ready"})
                 ready = True
             watch.wait(None if ready else GLANCE)
     finally:
@@ -328,10 +328,10 @@ def main(arguments: Sequence[str]) -> int:
     except Ended:
         return 0
     except CannotRun as error:
-        link.say(**{"is": "failed", "reason": str(error)})
+        link.say({"is": "failed", "reason": str(error)})
         if not log.handlers:
             begin_log(options, link)
-        log.error("%s", error)  # noqa: TRY400 - one sentence
+        log.error("%s", error)
         return int(program.EX_CONFIG)
     finally:
         for handler in log.handlers:

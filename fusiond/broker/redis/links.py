@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", "ThreadSession", "LoopSession")
 
-#: bytes for which the time of a reply is granted anew while they are sent
+#: bytes for which the time of a reply starts over while they are sent
 _PIECE = 1 << 20
 _BROKEN_OFF = "the exchange was broken off"
 
@@ -129,7 +129,7 @@ class ThreadLink(_Link["ThreadSession"]):
         return sent.answer
 
     def close(self) -> None:
-        """End the connection; the next exchange makes it anew."""
+        """End the connection; the next exchange makes it again."""
         with self._lock:
             self._lose(ConnectionError(_BROKEN_OFF))
 
@@ -188,22 +188,6 @@ class LoopLink(_Link["LoopSession"]):
                 self._unread.append(sent)
         return sent
 
-    async def send_at_once(self, call: Call[Any]) -> Sent | None:
-        """As `send`, but over a connection that is open and that nobody uses; None: there is none."""
-        if self._lock.locked():
-            return None
-        async with self._lock:
-            session = self._session
-            if session is None or not session.is_open or self._unread:
-                return None
-            try:
-                with self._ended_by_failure(), self._bound:
-                    await session.send(pack_command(call.words))
-            except BrokerUnavailable:
-                return None
-            self._unread.append(sent := Sent(self, 1))
-        return sent
-
     async def read(self, sent: Sent) -> list[Any] | BrokerUnavailable | None:
         """As `ThreadLink.read`."""
         async with self._lock:
@@ -255,7 +239,7 @@ class LoopLink(_Link["LoopSession"]):
     async def _send(self, session: LoopSession, pieces: list[bytes]) -> None:
         for piece in pieces:
             await session.send(piece)
-            self._bound.begin_anew()
+            self._bound.start_over()
 
     async def _read_oldest(self) -> None:
         replies = await self._replies(cast("LoopSession", self._session), self._unread[0].count)
@@ -265,7 +249,7 @@ class LoopLink(_Link["LoopSession"]):
         replies: list[Any] = []
         while len(replies) < count:
             replies.append(in_its_place(await session.read()))
-            self._bound.begin_anew()
+            self._bound.start_over()
         return replies
 
 

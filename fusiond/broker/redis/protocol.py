@@ -25,6 +25,7 @@ from fusiond.broker.redis.redis_errors import ReplyError, refused
 from fusiond.errors import BrokerError, BrokerUnavailable
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 #: how many of a Plan's SendAheads Redis may have and not have answered
 AHEAD = 8
@@ -41,7 +42,7 @@ class Step(Enum):
     LOOK_FOR_PRIMARY = "is_elsewhere"
     #: end the connections; the next question makes new ones
     RECONNECT = "reconnect"
-    #: Cluster: redis-py's client with the map of the slots, read anew
+    #: Cluster: redis-py's client with the map of the slots, read again
     READ_MAP = "read_map"
 
 

@@ -27,7 +27,7 @@ class ThreadServer:
         return self._links.get(node) or self._links.setdefault(node, self._make(node))
 
     def reconnect(self) -> None:
-        """End the connections; the next exchanges make them anew."""
+        """End the connections; the next exchanges make them again."""
         for link in list(self._links.values()):
             link.close()
 

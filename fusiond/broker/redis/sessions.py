@@ -57,7 +57,7 @@ class ThreadSession:
         self._socket.sendall(data)
 
     def read(self) -> Any:
-        """The next reply; a ReplyError is returned. Raises OSError, also for what is no reply."""
+        """The next reply; a ReplyError is returned. Raises OSError, also for what is not a reply."""
         reader = self._reader
         while (reply := reader.gets()) is _NOTHING:
             data = self._socket.recv(_RECEIVED)

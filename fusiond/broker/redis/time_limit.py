@@ -22,12 +22,12 @@ class TimeLimit:
         self._timer: asyncio.TimerHandle | None = None
         self._until, self._cancelling, self._over = 0.0, 0, False
 
-    def begin_anew(self) -> None:
-        """The time begins again."""
+    def start_over(self) -> None:
+        """The whole time is left from now on."""
         self._until = time.monotonic() + self._seconds
 
     def __enter__(self) -> None:
-        self.begin_anew()
+        self.start_over()
         self._task, self._over = asyncio.current_task(), False
         self._cancelling = self._task.cancelling() if self._task else 0
         if self._timer is None:

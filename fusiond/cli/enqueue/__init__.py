@@ -50,7 +50,7 @@ def register(subparsers: Any) -> None:
     when.add_argument(
         "--at", type=arguments.moment, metavar="TIME", help="run at this time, in ISO 8601; without an offset: local"
     )
-    add("--priority", type=_priority, metavar="P", help="a name from the file, or 0 to 255; higher runs first")
+    add("--priority", type=words.scalar, metavar="P", help="a name from the file, or 0 to 255; higher runs first")
     add("--queue", metavar="Q", help="another queue than the task's")
     same = parser.add_mutually_exclusive_group()
     same.add_argument("--key", metavar="K", help="a second call with this key for this task returns the first job")
@@ -61,7 +61,7 @@ def register(subparsers: Any) -> None:
     add("--result-ttl", type=arguments.duration, metavar="TIME", help="how long it is kept once it has finished")
     add("--failure-ttl", type=arguments.duration, metavar="TIME", help="how long it is kept once it has failed")
     add("--description", metavar="TEXT", help="a text for people, which job show shows")
-    trace = "the span in which it is enqueued, as W3C has it; default: $TRACEPARENT"
+    trace = "the span in which it is enqueued, as a W3C traceparent; default: $TRACEPARENT"
     add("--traceparent", metavar="TRACE", help=trace)
     add("--meta", type=words.json_object, metavar="JSON", help="what the function receives with pass_job")
     add("--log-tag", metavar="TAG", help="a word that is added to the job's log lines")
@@ -69,15 +69,11 @@ def register(subparsers: Any) -> None:
         what = f"the task or URL that is called when the job has {end}; empty: none"
         add(f"--on-{word}", type=words.callback, metavar="CALL", help=what)
     add("--after", action="append", metavar="QUEUE/ID", help="wait for this job; can be repeated")
-    add("--join", type=words.join, metavar="N", help="how many of them must end well: all, any, or a number")
+    add("--join", type=words.scalar, metavar="N", help="how many of them must end well: all, any, or a number")
     add("--on-parent-failure", choices=("fail", "run"), help="if not enough of them can end well any more")
     wait = "wait until the job has ended, and print its result"
     add("--wait", nargs="?", type=_wait, const=math.inf, metavar="SECONDS", help=wait)
     arguments.add_broker(parser)
-
-
-def _priority(text: str) -> str | int:
-    return int(text) if text.isdecimal() else text
 
 
 def _wait(text: str) -> float:
@@ -105,10 +101,10 @@ def _enqueue(options: arguments.Options) -> int:
         place = session.run(producer.enqueue(common, options.task, args, kwargs))
         if options.wait is None:
             announce(place, options)
-            return OK
-        warn_unserved([] if place.served else [place.queue])
-        print(json_text(_result(session, producer, place, options.wait)))
-        return OK
+        else:
+            warn_unserved([] if place.served else [place.queue])
+            print(json_text(_result(session, producer, place, options.wait)))
+    return OK
 
 
 def announce(place: JobRef, options: arguments.Options) -> None:

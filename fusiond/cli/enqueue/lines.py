@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from fusiond.cli.find.broker import Session
 from fusiond.enqueue_options import Options
 from fusiond.errors import BadArguments, EnqueueError
-from fusiond.nesting import TOO_DEEP, too_deep
+from fusiond.json_depth import TOO_DEEP, too_deep
 from fusiond.producer.new_jobs import JobRef
 from fusiond.producer.plans import Producer
 

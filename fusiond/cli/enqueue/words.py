@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from fusiond.errors import BadArguments
-from fusiond.nesting import TOO_DEEP, too_deep
+from fusiond.json_depth import TOO_DEEP, too_deep
 
 T = TypeVar("T")
 
@@ -75,8 +75,8 @@ def json_list(text: str) -> list[Any]:
     return _of_type(text, list, "a JSON array such as '[1, \"two\"]'")
 
 
-def join(text: str) -> str | int:
-    """How many jobs, or a word, as the producer takes it."""
+def scalar(text: str) -> str | int:
+    """A priority, or how many jobs, as the producer takes it."""
     return int(text) if text.isdecimal() else text
 
 

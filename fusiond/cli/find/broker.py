@@ -2,7 +2,7 @@
 The broker: --url, otherwise the file of -c or --dev, $FUSION_URL, the file that is found.
 
 If only `fusiond dev` runs the file on this host, its broker, whatever the file says; a note tells the person at the
-terminal. An application, which nobody watches, stays with its file: `fusiond/find_broker.py`.
+terminal. An application, which nobody watches, stays with its file: `fusiond/locate/find_broker.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 from fusiond import paths
 from fusiond.cli.exits import UsageError
 from fusiond.cli.find import daemon, entry, file
-from fusiond.errors import BrokerError, BrokerUnavailable, ForeignDaemon
+from fusiond.errors import BrokerUnavailable, ForeignDaemon
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from fusiond.broker.call import Call
     from fusiond.broker.redis.connection import Connection
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fusiond.config import model
     from fusiond.masking import Secret
 
-K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -41,35 +40,22 @@ class Session:
 
     def run_all(self, calls: Sequence[Call[T]]) -> list[T]:
         """Run Calls in one round trip. Raises the first error among the replies."""
-        from fusiond.broker.redis.protocol import raised
+        from fusiond.broker.call import together
 
-        return raised(self.connection.run_many(calls)) if calls else []
-
-    def run_each(self, calls: Mapping[K, Call[T]]) -> tuple[dict[K, T], list[BrokerError]]:
-        """The replies in one round trip, without those of queues that cannot be read; and the errors of these."""
-        from fusiond.broker.redis.protocol import raised
-
-        replies = self.connection.run_many(list(calls.values())) if calls else []
-        raised([reply for reply in replies if isinstance(reply, BrokerUnavailable)])
-        found = zip(calls, replies, strict=True)
-        unreadable = [reply for reply in replies if isinstance(reply, BrokerError)]
-        return {key: reply for key, reply in found if not isinstance(reply, BrokerError)}, unreadable
+        return self.run(together(calls))
 
     def secret(self) -> Secret:
         """Task → its secret arguments, of any daemon's file. Raises BrokerError."""
-        return self.run(self.verbs.catalogue()).secret
+        return self.run(self.verbs.catalogue()).secret()
 
     @property
     def who(self) -> str:
         """Who runs this command, for events."""
-        import pwd
         import socket
 
-        try:
-            name = pwd.getpwuid(os.getuid()).pw_name
-        except KeyError:
-            name = str(os.getuid())
-        return f"{name}@{socket.gethostname()}"
+        from fusiond.identity import user_name
+
+        return f"{user_name(os.getuid())}@{socket.gethostname()}"
 
     def queues(self, *names: str) -> list[str]:
         """These queues, or all if none is named. Raises FusionError for one that does not exist."""
@@ -111,7 +97,7 @@ def _settings_of(options: argparse.Namespace) -> tuple[model.Broker, Path]:
 
 
 def _of_url(url: str) -> model.Broker:
-    from fusiond.find_broker import of_url
+    from fusiond.locate.find_broker import of_url
 
     try:
         settings = of_url(url)
@@ -144,7 +130,7 @@ def _of_file(options: argparse.Namespace) -> tuple[model.Broker, Path]:
 
 def _runtime(options: argparse.Namespace, settings: model.Broker) -> Path:
     """The runtime directory of the file's daemon, which does not run. Raises ForeignDaemon if another file uses it."""
-    from fusiond.pointers import other_file
+    from fusiond.locate.pointers import other_file
 
     found = daemon.daemons(options)
     runtime = paths.runtime_directory(found.file, file.directory(found.file, "runtime_directory"))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fusiond.config import model
-    from fusiond.supervise.locate import Daemons, Located
+    from fusiond.locate.find_daemons import Daemons, Located
 
 
 def find(options: argparse.Namespace) -> Located:
@@ -48,7 +48,7 @@ def find(options: argparse.Namespace) -> Located:
 
 def daemons(options: argparse.Namespace) -> Daemons:
     """All daemons of the file; they are located once for each `options`."""
-    from fusiond.supervise.locate import locate
+    from fusiond.locate.find_daemons import locate
 
     if getattr(options, "daemons", None) is None:
         path = file.path(options.config)
@@ -90,7 +90,7 @@ def _first(options: argparse.Namespace, located: Sequence[Located]) -> Located |
 def running_config(options: argparse.Namespace) -> model.Config | None:
     """The configuration that the file's daemon accepted last, if this user may read it; it need not run now."""
     from fusiond.config.accepted.snapshot import read_snapshot
-    from fusiond.pointers import same_file
+    from fusiond.locate.pointers import same_file
 
     path, chosen = daemons(options).file, choose(options)
     try:
@@ -125,12 +125,8 @@ def note(options: argparse.Namespace, sentence: str) -> None:
 
 def asker(command: str) -> str:
     """Who asks the daemon, for its log and history: the command and the user; with sudo, the user who called it."""
-    import pwd
+    from fusiond.identity import user_name
 
     uid = os.geteuid()
-    if uid == 0 and os.environ.get("SUDO_USER"):
-        return f"{command} by {os.environ['SUDO_USER']}"
-    try:
-        return f"{command} by {pwd.getpwuid(uid).pw_name}"
-    except KeyError:
-        return f"{command} by user {uid}"
+    sudo = os.environ.get("SUDO_USER") if uid == 0 else None
+    return f"{command} by {sudo or user_name(uid)}"

@@ -19,35 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.broker.call import Call
+    from fusiond.inspecting.one_job import Judgement
     from fusiond.job import JobRecord
 
-    #: what JSON has of a job's outcome, the same for people, whether it is what was asked for
-    Judgement = tuple[dict[str, Any], str, bool]
+    #: what JSON has of a job's outcome, and what became of it
+    Outcome = tuple[dict[str, Any], Judgement]
+
 
 #: in the order of `job list`
 _STATUSES: Final = ("started", "queued", "held", "scheduled", "deferred", "failed", "canceled", "finished")
-_CANCELED: Final = {
-    "canceled": "canceled",
-    "asked": "is running and will be stopped",
-    "ended": "has already ended",
-    "missing": "is no longer there",
-}
-#: a reply of `requeue.lua`
-_LOCKED: Final = 3
-_REQUEUED: Final = {
-    1: "requeued",
-    2: "is queued already",
-    _LOCKED: "stays: its task is `unique`, and another job has its lock",
-}
 _LATER: Final = "deleted when a minute has passed since they ended"
-#: by the reply of `discard.lua`
-_DELETED: Final = {
-    1: "deleted",
-    2: "deleted when a minute has passed since it ended",
-    3: "no change; it is deleted when a minute has passed since it ended",
-}
 _DONE: Final = {"delete": "deleted", "discard": "discarded"}
-_DISCARDED: Final = _DELETED | {1: "discarded", 2: f"discarded; {_DELETED[2]}"}
 
 
 def register(subparsers: Any) -> None:
@@ -93,33 +75,34 @@ def register(subparsers: Any) -> None:
 def _list(options: arguments.Options) -> int:
     """[broker] List jobs, newest first, of all queues unless some are named."""
     from fusiond.cli.job import record
-    from fusiond.cli.job.search import JobFilter, search
     from fusiond.cli.queue import complain
+    from fusiond.inspecting.search import JobFilter
 
-    wanted = JobFilter(options.task, options.tag, options.since, options.text)
+    since = float("-inf") if options.since is None else options.since * 1000
+    wanted = JobFilter(tuple(options.task), tuple(options.tag), options.text, since)
     with broker.session(options) as session:
         queues, statuses = session.queues(*options.queue or ()), options.status or _STATUSES
-        found = search(session, queues, statuses, wanted, limit=options.limit, depth=options.depth)
+        found = record.search(session, queues, statuses, wanted, most=options.limit, depth=options.depth)
     now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
     rows = (record.row(job, now) for job in found.jobs)
     document = [record.document(job) for job in found.jobs]
     arguments.answer(options, document, lambda: table(headings, rows, right="attempts"))
     if found.more:
-        tell(f"note: looked at {found.looked:,} jobs, not at all; --depth {10 * options.depth} looks at more")
+        tell(f"note: looked at {found.looked_at:,} jobs of more; --depth {10 * options.depth} looks at more")
     return complain(found.unreadable)
 
 
 def _show(options: arguments.Options) -> None:
     """[broker] Show everything about a job."""
     from fusiond.cli.job import record
+    from fusiond.inspecting.one_job import with_hosts
     from fusiond.job import JobStatus
     from fusiond.masking import masked_job
 
     with broker.session(options) as session:
         jobs = _tagged(session, [_find(session, name) for name in options.jobs])
         holders = session.run_all([session.verbs.lock_holder(job.queue, job.lock) for job in jobs if job.lock])
-        if any(past.worker for job in jobs for past in job.history):
-            jobs = _placed(session, jobs)
+        jobs = session.run(with_hosts(session.verbs, jobs))
         deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
         parents = session.run_all([session.verbs.parents(job.queue, job.id) for job in deferred])
         secret = session.secret()
@@ -140,20 +123,8 @@ def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
     """The jobs, with the log tag of their task if the producer gave none."""
     if all(job.log_tag for job in jobs):
         return jobs
-    tasks = session.run(session.verbs.catalogue()).tasks
-    tags = {name: said.get("log_tag") for name, said in tasks.items()}
-    return [replace(job, log_tag=job.log_tag or str(tags.get(job.task) or "")) for job in jobs]
-
-
-def _placed(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
-    """The jobs, with the hosts of attempts whose lease was lost, as far as their workers are remembered."""
-    from fusiond.job import mark_of
-
-    hosts = {mark_of(name): name.rpartition(".")[0] for name in session.run(session.verbs.worker_names())}
-    return [
-        replace(job, history=tuple(replace(past, host=past.host or hosts.get(past.worker, "")) for past in job.history))
-        for job in jobs
-    ]
+    tags = session.run(session.verbs.catalogue()).log_tags
+    return [replace(job, log_tag=job.log_tag or tags.get(job.task, "")) for job in jobs]
 
 
 def _cancel(options: arguments.Options) -> int:
@@ -164,8 +135,10 @@ def _cancel(options: arguments.Options) -> int:
         )
 
 
-def _canceled(_: JobRecord, word: str) -> Judgement:
-    return {"outcome": word}, _CANCELED[word], word in ("canceled", "asked")
+def _canceled(_: JobRecord, word: str) -> Outcome:
+    from fusiond.inspecting.one_job import canceled
+
+    return {"outcome": word}, canceled(word)
 
 
 def _requeue(options: arguments.Options) -> int:
@@ -185,14 +158,17 @@ def _requeue(options: arguments.Options) -> int:
         )
 
 
-def _requeued(job: JobRecord, reply: list[int]) -> Judgement:
+def _requeued(job: JobRecord, reply: list[int]) -> Outcome:
+    from fusiond.broker.maintenance.operator import LOCKED
+    from fusiond.inspecting.one_job import requeued
+
     [code] = reply
-    said = {"requeued": code == 1} | ({"conflict": True} if code == _LOCKED else {})
-    instead = "; enqueue it again with fusiond enqueue" if job.status == "finished" else ""
-    return said, _REQUEUED.get(code) or f"{_refusal(job)}{instead}", code not in (0, _LOCKED)
+    return {"requeued": code == 1} | ({"conflict": True} if code == LOCKED else {}), requeued(code, job.status)
 
 
 def _requeue_all(session: broker.Session, options: arguments.Options) -> int:
+    from fusiond.inspecting.one_job import HAS_RIVAL
+
     counts: dict[str, int] = {}
     stay: dict[str, int] = {}
     with Progress("jobs requeued") as progress:
@@ -206,7 +182,7 @@ def _requeue_all(session: broker.Session, options: arguments.Options) -> int:
                 # jobs that cannot be requeued stay; asking for them again would not end
                 more = moved + locked > 0 and left > 0
     lines = [
-        f"{queue}: {count(number, 'job')} requeued" + (f"; {stay[queue]:,} {_REQUEUED[_LOCKED]}" if stay[queue] else "")
+        f"{queue}: {count(number, 'job')} requeued" + (f"; {stay[queue]:,} {HAS_RIVAL}" if stay[queue] else "")
         for queue, number in counts.items()
     ]
     arguments.answer(options, counts, lambda: "\n".join(lines))
@@ -274,33 +250,31 @@ def _discarded_line(queue: str, verb: str, dropped: int, later: int, before: int
     return line + (f"; {before:,} before, {_LATER}" if before else "")
 
 
-def _deleted(job: JobRecord, reply: list[int]) -> Judgement:
-    [code] = reply
-    return {"deleted": bool(code)}, _DELETED.get(code) or f"{job.status}, it has not ended", bool(code)
+def _deleted(job: JobRecord, reply: list[int]) -> Outcome:
+    from fusiond.inspecting.one_job import deleted
+
+    return {"deleted": bool(reply[0])}, deleted(reply[0], job.status)
 
 
-def _discarded(job: JobRecord, reply: list[int]) -> Judgement:
-    [code] = reply
-    return {"discarded": bool(code)}, _DISCARDED.get(code) or _refusal(job), bool(code)
+def _discarded(job: JobRecord, reply: list[int]) -> Outcome:
+    from fusiond.inspecting.one_job import discarded
 
-
-def _refusal(job: JobRecord) -> str:
-    return f"{job.status}, neither failed nor canceled"
+    return {"discarded": bool(reply[0])}, discarded(reply[0], job.status)
 
 
 def _each_named(
     session: broker.Session,
     options: arguments.Options,
     call: Callable[[JobRecord], Call[Any]],
-    judge: Callable[[JobRecord, Any], Judgement],
+    judge: Callable[[JobRecord, Any], Outcome],
 ) -> int:
     """Run a verb on each job that is named, print what `judge` makes of the replies; returns the exit status."""
     jobs = [_find(session, name) for name in options.jobs]
     replies = session.run_all([call(job) for job in jobs])
     judged = [(job, *judge(job, reply)) for job, reply in zip(jobs, replies, strict=True)]
-    document = [{"job": job.name, **said} for job, said, _, _ in judged]
-    arguments.answer(options, document, lambda: "\n".join(f"{job.name}: {text}" for job, _, text, _ in judged))
-    return OK if all(done for *_, done in judged) else REFUSED
+    document = [{"job": job.name, **said} for job, said, _ in judged]
+    arguments.answer(options, document, lambda: "\n".join(f"{job.name}: {became.text}" for job, _, became in judged))
+    return OK if all(became.done for *_, became in judged) else REFUSED
 
 
 def _find(session: broker.Session, name: str) -> JobRecord:

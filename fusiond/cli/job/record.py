@@ -1,12 +1,17 @@
 """How a job is shown, to people and to programs."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
+from fusiond.cli.find.broker import Session
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import one_line, span, when
+from fusiond.inspecting import search as finding
+from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
+from fusiond.inspecting.one_job import held, waits_for
+from fusiond.inspecting.search import FoundJobs, JobFilter
 from fusiond.job import JobProgress, JobRecord, JobStatus
-from fusiond.job_display import arguments, error_of, moment, parsed, signature
 
 
 def document(record: JobRecord) -> dict[str, Any]:
@@ -45,7 +50,8 @@ def page(
             ("description", record.description),
             ("priority", record.priority),
             ("retry", record.retry),
-            *((name, _lasting(getattr(record, name))) for name in ("result_ttl", "failure_ttl")),
+            ("result_ttl", "" if record.result_ttl is None else span(record.result_ttl)),
+            ("failure_ttl", "" if record.failure_ttl is None else span(record.failure_ttl)),
             ("key", record.key),
             ("unique", _lock(record, holder)),
             ("log tag", record.log_tag),
@@ -74,29 +80,6 @@ def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
     return record.name, record.task, record.status.value, record.attempts, when(moment(record), now_ms), detail
 
 
-def held(record: JobRecord) -> str:
-    """Why the job is held; empty: it is not."""
-    if record.status is not JobStatus.HELD:
-        return ""
-    if not record.limit:
-        return f"until a worker group of its queue can run task {record.task!r}"
-    task, _, values = record.limit.partition(" ")
-    return f"by the limit of task {task!r}" + (f", for {values}" if values else "")
-
-
-def waits_for(need: int, names: list[str], most: int = 5) -> str:
-    """`2 of 3 jobs: sms/a, sms/b, sms/c`; "" for none: it is being moved."""
-    if not names:
-        return ""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{need} of {len(names)} jobs: {', '.join(names[:most])}{rest}"
-
-
-def last_moment(record: JobRecord) -> int:
-    """When the job ended, otherwise when it started, otherwise when it was enqueued: epoch ms."""
-    return record.ended_at or record.started_at or record.created_at or 0
-
-
 def _lock(record: JobRecord, holder: str | None) -> str:
     """`campaign:"u7", until it has ended; it holds the lock`; "" if the job is not unique."""
     if not record.lock:
@@ -106,10 +89,6 @@ def _lock(record: JobRecord, holder: str | None) -> str:
     if record.lock_rule.isdigit():
         until = f"for {span(int(record.lock_rule) / 1000)} from the enqueue"
     return f"{record.lock}, {until}; {who} the lock"
-
-
-def _lasting(seconds: float | None) -> str:
-    return "" if seconds is None else span(seconds)
 
 
 def _history(record: JobRecord, now_ms: float) -> str:
@@ -145,3 +124,15 @@ def share(done: float, message: str) -> str:
 def _error(raw: bytes | None) -> str:
     """One line with code, type and message, then the traceback; "" if there is no error."""
     return "\n".join(error_of(raw)).rstrip()
+
+
+def search(
+    session: Session, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *, most: int, depth: int
+) -> FoundJobs:
+    """The newest jobs that fit, masked."""
+    catalogue = session.run(session.verbs.catalogue())
+    plan = finding.search(
+        session.verbs, queues, statuses, wanted,
+        most=most, depth=depth, secret=catalogue.secret(), tags=catalogue.log_tags,
+    )  # fmt: skip
+    return session.run(plan)

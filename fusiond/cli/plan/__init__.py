@@ -25,7 +25,7 @@ from fusiond.errors import ControlError, FusionError
 
 if TYPE_CHECKING:
     from fusiond.config.accepted.plan import Effects, Plan
-    from fusiond.supervise.locate import Located
+    from fusiond.locate.find_daemons import Located
 
 #: seconds for one import
 _IMPORT_TIMEOUT: Final = 30.0
@@ -138,8 +138,8 @@ def _against_file(options: arguments.Options) -> Comparison:
 
 
 def _against_daemon(options: arguments.Options) -> Comparison:
+    from fusiond.locate.pointers import same_file
     from fusiond.paths import as_named
-    from fusiond.pointers import same_file
 
     located = _daemon(options)
     if options.file is not None:

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from fusiond.broker.hosts.host_records import whole
 from fusiond.cli import arguments
 from fusiond.cli.find import broker
-from fusiond.cli.queue import count_each
 from fusiond.cli.terminal.text import count
 from fusiond.errors import FusionError
+from fusiond.inspecting.queues import count_each
 from fusiond.job import JobStatus
 from fusiond.schedule.left_jobs import LeftJobs, left_jobs
 
@@ -67,7 +68,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
     if options:
         try:
             with broker.session(options) as session:
-                queues, unreadable = count_each(session)
+                queues, unreadable = session.run(count_each(session.verbs))
                 if unreadable:
                     raise unreadable[0]
                 running = _running(session)
@@ -108,9 +109,8 @@ def _running(session: broker.Session) -> Counter[str]:
     """Group → running jobs of its busiest worker, as `processes` limits each worker."""
     busiest: Counter[str] = Counter()
     for worker in session.run(session.verbs.workers()):
-        jobs = worker.fields.get("running", "")
         group = worker.fields.get("group", "")
-        busiest[group] = max(busiest[group], int(jobs) if jobs.isdecimal() else 0)
+        busiest[group] = max(busiest[group], whole(worker.fields.get("running")))
     return busiest
 
 

@@ -17,11 +17,13 @@ from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
 from fusiond.broker.records import Counts, HeldTask
 from fusiond.cli.find import broker, daemon
-from fusiond.cli.queue import count_each, documents, listed
+from fusiond.cli.queue import documents, listed
 from fusiond.cli.status.workers import SeenWorker, ask_workers, workers_page
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
 from fusiond.errors import BrokerError, FusionError
+from fusiond.inspecting.queues import count_each
+from fusiond.inspecting.worker_states import unkilled
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
 from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
@@ -150,7 +152,7 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
         report.broker = session.run(broker_state(verbs))
         report.unreadable = report.broker.unreadable
         return
-    report.queues, report.unreadable = count_each(session)
+    report.queues, report.unreadable = session.run(count_each(verbs))
     declarations = session.run(verbs.cron_declarations())
     report.drifts = drifts(declarations)
     report.overdue = session.run(overdue_entries(verbs, declarations))
@@ -158,8 +160,7 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
     report.sinks = session.run(sink_states(verbs, report.files, [*report.queues]))
     if options.workers:
         report.workers = ask_workers(session, report.queues)
-    known = session.run(verbs.workers())
-    report.unkilled = [(worker.name, job) for worker in known for job in worker.fields.get("unkilled", "").split()]
+    report.unkilled = unkilled(session.run(verbs.workers()))
     catalogue = session.run(verbs.catalogue())
     report.unserved = list(_unserved(session, catalogue, report.queues, options))
     report.held = stuck_tasks(catalogue, report.queues)
@@ -243,16 +244,7 @@ def _drained(drained: dict[str, Any] | None) -> str:
 
 
 def _programs(programs: list[dict[str, Any]]) -> str:
-    rows = (
-        (
-            program["name"],
-            program["state"].lower(),
-            str(program["pid"] or ""),
-            "" if program["uptime"] is None else span(program["uptime"]),
-            ", ".join(program_notes(program)),
-        )
-        for program in programs
-    )
+    rows = ((program["name"], *program_state(program), ", ".join(program_notes(program))) for program in programs)
     shown = table(("PROGRAM", "STATE", "PID", "UP", "NOTES"), rows, right="pid up")
     return "\n\n".join([shown, *filter(None, map(_last_lines, programs))])
 
@@ -269,6 +261,12 @@ def _scaled(scaled: dict[str, Any]) -> str:
     least, most = scaled["range"]
     why = f" ({scaled['why']})" if scaled["why"] else ""
     return f"{scaled['processes']} of {least} to {most} processes{why}"
+
+
+def program_state(program: dict[str, Any]) -> tuple[str, str, str]:
+    """Its state, its process id and for how long it has run."""
+    up = "" if program["uptime"] is None else span(program["uptime"])
+    return program["state"].lower(), str(program["pid"] or ""), up
 
 
 def program_notes(program: dict[str, Any]) -> Iterator[str]:

@@ -7,22 +7,23 @@ What the workers of every host do now, for `fusiond status -W`.
            one of which all queues are suspended is `suspended`
 """
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fusiond.broker.hosts.host_records import Worker
+from fusiond.broker.hosts.host_records import Worker, whole
 from fusiond.broker.records import Counts
 from fusiond.cli.find.broker import Session
 from fusiond.cli.job.record import share
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, span, when
+from fusiond.inspecting import worker_states
+from fusiond.inspecting.worker_states import state_of, suspended_queues
 from fusiond.job import JobRecord, JobStatus
 
-#: seconds: the time that workers have to answer, and the time between two looks at the answers
-PATIENCE, PAUSE = 1.0, 0.02
+#: seconds that workers have to answer
+PATIENCE: Final = 1.0
 #: of the table of workers
 WORKER_HEADINGS: Final = ("WORKER", "GROUP", "STATE", "BUSY", "QUEUES", "STARTED", "NOTES")
 
@@ -50,14 +51,9 @@ class SeenWorker:
 
 def ask_workers(session: Session, queues: Mapping[str, Counts]) -> list[SeenWorker]:
     """All workers that were heard within the last minute. Raises BrokerError."""
-    number = session.run(session.verbs.ask_workers())
-    deadline = time.monotonic() + PATIENCE
-    found = session.run(session.verbs.workers())
-    while time.monotonic() < deadline and not all(_has_answered(worker, number) for worker in found):
-        time.sleep(PAUSE)
-        found = session.run(session.verbs.workers())
-    suspended = {name for name, one in queues.items() if one.suspended_by_operator or one.suspended_by_file}
-    return [_seen(worker, suspended, silent=not _has_answered(worker, number)) for worker in found]
+    suspended = suspended_queues(queues)
+    asked = session.run(worker_states.ask_workers(session.verbs, PATIENCE))
+    return [_seen(worker, suspended, answered=answered) for worker, answered in asked]
 
 
 def why_waiting(session: Session, job: JobRecord) -> str:
@@ -99,38 +95,10 @@ def _state(worker: SeenWorker) -> str:
     return f"{worker.name} is {worker.state}" + (f" ({trouble})" if trouble else "")
 
 
-def _has_answered(worker: Worker, number: int) -> bool:
-    return _number(worker.fields.get("answers")) >= number
-
-
-def _seen(worker: Worker, suspended: set[str], *, silent: bool) -> SeenWorker:
-    queues = tuple(worker.fields.get("queues", "").split())
+def _seen(worker: Worker, suspended: set[str], *, answered: bool) -> SeenWorker:
+    state, queues = state_of(worker, suspended, answered=answered), tuple(worker.queues)
     off = tuple(name for name in queues if name in suspended)
-    state = worker.fields.get("state", "")
-    if silent:
-        state = "gone" if worker.is_gone else "silent"
-    elif state == "idle" and off and off == queues:
-        state = "suspended"
-    return SeenWorker(worker.name, state, queues, off, () if silent else _jobs(worker), worker.fields)
-
-
-def _jobs(worker: Worker) -> tuple[dict[str, Any], ...]:
-    """The running jobs of its record; none if another program has written the record."""
-    try:
-        said = json.loads(worker.fields.get("jobs", "[]"))
-        return tuple(map(_job, said))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return ()
-
-
-def _job(said: dict[str, Any]) -> dict[str, Any]:
-    """One running job, with its progress if it has said any."""
-    known = {"job": str(said["job"]), "task": str(said["task"]), "ms": int(said["ms"])}
-    return known | ({"share": float(said["share"]), "message": str(said["message"])} if "share" in said else {})
-
-
-def _number(said: str | None) -> int:
-    return int(said) if said and said.isascii() and said.isdigit() and len(said) < 16 else 0
+    return SeenWorker(worker.name, state, queues, off, tuple(worker.jobs) if answered else (), worker.fields)
 
 
 def workers_page(workers: Sequence[SeenWorker]) -> str:
@@ -155,7 +123,7 @@ def worker_row(worker: SeenWorker) -> tuple[object, ...]:
         worker.state,
         f"{said.get('running', '0')}/{said.get('slots') or said.get('processes', '?')}",
         ", ".join(f"{name} (suspended)" if name in worker.suspended else name for name in worker.queues),
-        when(_number(said.get("born")) or None, now),
+        when(whole(said.get("born")) or None, now),
         _note(worker, now),
     )
 
@@ -164,7 +132,7 @@ def _note(worker: SeenWorker, now: float) -> str:
     if worker.state == "gone":
         return "it gave no sign of life for 15 s, the time of a lease: other workers take over its jobs"
     if worker.state == "silent":
-        heard = _number(worker.fields.get("said"))
+        heard = whole(worker.fields.get("said"))
         ago = f"; it was last heard {when(heard, now)}" if heard else ""
         return f"it does not answer{ago}: killed, frozen or cut off"
     if not (within := worker.fields.get("range")):

@@ -16,7 +16,7 @@ def confirm(what: str, options: Namespace) -> None:
         options: of the command line.
 
     Raises:
-        UsageError: the person does not agree, or nobody can be asked since standard input is no terminal.
+        UsageError: the person does not agree, or nobody can be asked since standard input is not a terminal.
     """
     if options.yes:
         return

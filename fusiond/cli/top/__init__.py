@@ -8,7 +8,7 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.text import tell
-from fusiond.extras import not_installed
+from fusiond.installed import not_installed
 
 _KEYS: Final = """\
 keys:

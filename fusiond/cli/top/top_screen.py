@@ -69,7 +69,7 @@ class TopApp(App[None]):
         *(Binding(str(number), f"view('{view}')", view) for number, view in enumerate(VIEWS, 1)),
         Binding("s", "suspend", "suspend/resume"),
         Binding("r", "requeue", "requeue"),
-        Binding("d", "drop", "drop"),
+        Binding("d", "drop", "delete"),
         Binding("c", "cancel", "cancel"),
         Binding("g", "restart", "restart group"),
         Binding("q", "quit", "quit"),
@@ -164,11 +164,11 @@ class TopApp(App[None]):
             return ""
         return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
 
-    def _job(self) -> str:
-        """The job that the cursor is on; empty, and said so, if it is on none."""
-        name = self._key() if self._view in OF_JOBS else ""
+    def _chosen(self, *views: str, hint: str = "choose a job first: 3 shows jobs, 5 failed ones") -> str:
+        """The name of what the cursor is on in one of these views; empty, and said so, if it is on none."""
+        name = self._key() if self._view in views else ""
         if not name:
-            self._tell("choose a job first: 3 shows jobs, 5 failed ones")
+            self._tell(hint)
         return name
 
     # -- keys ---------------------------------------------------------------------------------------------------------
@@ -180,35 +180,29 @@ class TopApp(App[None]):
 
     def action_suspend(self) -> None:
         """Suspend the queue of this row, or resume it."""
-        if self._view != "queues" or not (queue := self._key()):
-            self._tell("choose a queue first: 1 shows queues")
-            return
-        self.run_worker(self._act(self._views.suspend, queue))
+        if queue := self._chosen("queues", hint="choose a queue first: 1 shows queues"):
+            self.run_worker(self._act(self._views.suspend, queue))
 
     def action_requeue(self) -> None:
         """Requeue the job of this row, or once that is confirmed all that failed alike."""
         if self._view == "failures" and self._key():
-            self.run_worker(self._ask_first("Requeue", self._views.failures.requeue))
-        elif name := self._job():
+            self.run_worker(self._ask_first("Requeue", self._views.requeue_failures))
+        elif name := self._chosen(*OF_JOBS):
             self.run_worker(self._act(self._views.requeue, name))
 
     def action_drop(self) -> None:
         """Delete all jobs that failed alike, once that is confirmed."""
-        if self._view == "failures" and self._key():
-            self.run_worker(self._ask_first("Delete", self._views.failures.drop))
-        else:
-            self._tell("choose failures first: 4 shows them")
+        if self._chosen("failures", hint="choose failures first: 4 shows them"):
+            self.run_worker(self._ask_first("Delete", self._views.drop_failures))
 
     def action_restart(self) -> None:
         """Restart the group of this row's worker, once that is confirmed."""
-        if self._view == "workers" and (name := self._key()):
+        if name := self._chosen("workers", hint="choose a worker first: 2 shows workers"):
             self.run_worker(self._restart(name))
-        else:
-            self._tell("choose a worker first: 2 shows workers")
 
     def action_cancel(self) -> None:
         """Cancel the job of this row, once that is confirmed."""
-        if name := self._job():
+        if name := self._chosen(*OF_JOBS):
             self.run_worker(self._cancel(name))
 
     def on_data_table_row_selected(self) -> None:

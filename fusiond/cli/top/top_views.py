@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from fusiond.broker.call import Call
 from fusiond.cli.find.broker import Session
 from fusiond.cli.job import record
-from fusiond.cli.job.search import JobFilter, search
-from fusiond.cli.queue import HEADINGS, count_each, outcome, queue_row
+from fusiond.cli.queue import HEADINGS, outcome, queue_row
 from fusiond.cli.status.workers import WORKER_HEADINGS, ask_workers, worker_row
-from fusiond.cli.terminal.text import count
-from fusiond.cli.top.top_failures import HEADINGS as FAILURE_HEADINGS
-from fusiond.cli.top.top_failures import FailureTable
+from fusiond.cli.terminal.text import count, one_line, when
+from fusiond.inspecting.failure_groups import (
+    FailureRow,
+    change_failures,
+    dropped_in_words,
+    look_at_failures,
+    requeued_in_words,
+)
+from fusiond.inspecting.one_job import canceled, requeued
+from fusiond.inspecting.queues import count_each
+from fusiond.inspecting.search import JobFilter
 from fusiond.job import JobStatus
 from fusiond.masking import masked_job
 
@@ -29,11 +39,10 @@ OF_JOBS: Final = ("jobs", "failed jobs")
 #: jobs of a page
 _MOST: Final = 200
 _JOB_HEADINGS: Final = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
-_CANCELED: Final = {
-    "canceled": "canceled", "asked": "is running and will be stopped", "ended": "has already ended",
-    "missing": "is no longer there",
-}  # fmt: skip
-_REQUEUED: Final = {1: "requeued", 2: "is queued already", 3: "stays: another job has its lock"}
+_FAILURE_HEADINGS: Final = ("JOBS", "TASK", "ERROR", "LAST", "FIRST", "QUEUES")
+#: failed jobs of all reads: at each look, and when a group is changed
+_LOOK: Final = 2_000
+_CHANGE: Final = 100_000
 
 
 class Contents(NamedTuple):
@@ -52,7 +61,8 @@ class Views:
     def __init__(self, session: Session, restart: Callable[[str, int], str]) -> None:
         """`restart`: replaces the worker group of this name on this host, whose dispatcher has this pid."""
         self._session, self._restart = session, restart
-        self.failures = FailureTable(session)
+        #: digest of each group of failures that was seen → the full name of its last job
+        self._last: dict[str, str] = {}
         #: worker → its group, as it was seen last
         self._groups: dict[str, str] = {}
         self.namespace = session.verbs.keys.namespace
@@ -60,11 +70,15 @@ class Views:
     def page(self, view: str) -> Contents:
         """One of VIEWS."""
         if view in OF_JOBS:
-            return self._jobs([each.value for each in JobStatus] if view == "jobs" else ["failed"])
+            return self._jobs([*JobStatus] if view == "jobs" else [JobStatus.FAILED])
+        counted, unreadable = self._session.run(count_each(self._session.verbs))
         if view == "failures":
-            rows, note = self.failures.look()
-            return Contents(FAILURE_HEADINGS, rows, note)
-        counted, unreadable = count_each(self._session)
+            seen = self._session.run(look_at_failures(self._session.verbs, counted, _LOOK))
+            rest = f", those kept longest, of {seen.among:,}" if seen.looked_at < seen.among else ""
+            rows = {row.id: row for row in seen.rows()}
+            self._last = {digest: row.job for digest, row in rows.items()}
+            cells = {digest: _failure_cells(row) for digest, row in rows.items()}
+            return Contents(_FAILURE_HEADINGS, cells, count(seen.looked_at, "failed job") + rest)
         note = "; ".join(dict.fromkeys(map(str, unreadable)))
         if view == "queues":
             waiting, running = (
@@ -78,8 +92,9 @@ class Views:
         note = note or f"{count(len(workers), 'worker')}, {count(busy, 'running job')}"
         return Contents(WORKER_HEADINGS, {worker.name: worker_row(worker) for worker in workers}, note)
 
-    def _jobs(self, statuses: list[str]) -> Contents:
-        found = search(self._session, self._session.queues(), statuses, JobFilter(), limit=_MOST, depth=10 * _MOST)
+    def _jobs(self, statuses: Sequence[JobStatus]) -> Contents:
+        queues = self._session.queues()
+        found = record.search(self._session, queues, statuses, JobFilter(), most=_MOST, depth=10 * _MOST)
         now = time.time() * 1000
         rows = {job.name: record.row(job, now) for job in found.jobs}
         note = "; ".join(dict.fromkeys(map(str, found.unreadable))) or f"the newest {len(rows):,}"
@@ -87,7 +102,7 @@ class Views:
 
     def job(self, name: str) -> str:
         """All about a job, or about the last one of a group of failures."""
-        queue, _, id_ = self.failures.last.get(name, name).rpartition("/")
+        queue, _, id_ = self._last.get(name, name).rpartition("/")
         found = self._session.run(self._session.verbs.job(queue, id_))
         if found is None:
             return f"{name} is no longer there"
@@ -96,13 +111,30 @@ class Views:
     def cancel(self, name: str) -> str:
         """Cancel a job; what became of it."""
         queue, _, id_ = name.rpartition("/")
-        return f"{name}: {_CANCELED[self._session.run(self._session.verbs.cancel(queue, id_, who=self._session.who))]}"
+        word = self._session.run(self._session.verbs.cancel(queue, id_, who=self._session.who))
+        return f"{name}: {canceled(word).text}"
 
     def requeue(self, name: str) -> str:
         """Run a failed or canceled job again; what became of it."""
         queue, _, id_ = name.rpartition("/")
+        status = self._session.run(self._session.verbs.status(queue, id_))
         [code] = self._session.run(self._session.verbs.requeue(queue, [id_], who=self._session.who))
-        return f"{name}: {_REQUEUED.get(code, 'is neither failed nor canceled')}"
+        return f"{name}: {requeued(code, status).text if status else 'is no longer there'}"
+
+    def requeue_failures(self, digest: str) -> str:
+        """Run all jobs of a group of failures again; what became of them."""
+        return requeued_in_words(*self._change(digest, self._session.verbs.requeue))
+
+    def drop_failures(self, digest: str) -> str:
+        """Delete all jobs of a group of failures; what became of them."""
+        return dropped_in_words(*self._change(digest, self._session.verbs.discard))
+
+    def _change(self, digest: str, verb: Callable[..., Call[list[int]]]) -> tuple[str, Counter[int]]:
+        """The task of a group, and how often the verb has given each reply for its jobs."""
+        run, verbs = self._session.run, self._session.verbs
+        counted, _ = run(count_each(verbs))
+        task, codes = run(change_failures(verbs, counted, digest, partial(verb, who=self._session.who), _CHANGE))
+        return task or "this task", codes
 
     def group(self, worker: str) -> str:
         """The group of a worker that was seen."""
@@ -122,3 +154,9 @@ class Views:
         on = not self._session.run(verbs.counts(queue)).suspended_by_operator
         suspended = self._session.run(verbs.suspend(queue, by="operator", on=on, who=self._session.who))
         return f"{queue}: {outcome(on=on, suspended=suspended)}"
+
+
+def _failure_cells(row: FailureRow) -> tuple[Any, ...]:
+    now = time.time() * 1000
+    error = ": ".join(filter(None, (row.type or row.code, row.message)))
+    return row.count, row.task, one_line(error), when(row.last, now), when(row.first, now), ", ".join(row.queues)

@@ -18,10 +18,10 @@ from fusiond.config.fields import Field, Form, fields_of
 from fusiond.config.layers import Keys, path_of
 from fusiond.config.model import Config, RetryPolicy, Task, serves
 from fusiond.config.model.flow_steps import FlowStep
-from fusiond.config.secrets import hidden
+from fusiond.config.secrets import HIDDEN, hidden
 from fusiond.config.yaml.nodes import Node
 
-#: values that can only be a number, a duration or a switch: from a `${VAR}`, they are no secret
+#: values that can only be a number, a duration or a switch: from a `${VAR}`, they are not a secret
 _HARMLESS: Final = (bool, int, float)
 #: kind of backoff → fields of a retry policy that it does not use
 _UNUSED: Final = {
@@ -172,21 +172,22 @@ def _without_secrets(key: str, value: Any, node: Node | None) -> Any:
     """The value with `***` for secrets, as `config/secrets.py` knows them, and each `${VAR}` as it is written."""
     if isinstance(value, _HARMLESS) or key == "weights":
         return value
-    if isinstance(value, tuple) and (key == "secret" or all(isinstance(item, _HARMLESS) for item in value)):
+    are_numbers = isinstance(value, tuple) and all(isinstance(item, _HARMLESS) for item in value)
+    if key == "secret" or (are_numbers and key.rpartition(".")[2] != "args"):
         return list(value)
     value = hidden(key.removeprefix("environment.") if key.startswith("environment.") else "", value)
     return value if node is None else _as_referred(value, node)
 
 
 def _as_referred(value: Any, node: Node) -> Any:
-    """The value, with each text from a `${VAR}` as it is written."""
+    """The value, with what comes from a `${VAR}` as it is written."""
     if isinstance(value, dict):
         below = dict(node.entries())
         return {key: _as_referred(item, below[key]) if key in below else item for key, item in value.items()}
     if isinstance(value, list):
         return [_as_referred(*pair) for pair in zip(value, node.items() or [node] * len(value), strict=False)]
     # A mask has replaced the raw text of secrets that were found when the file was read.
-    return node.raw if isinstance(value, str) and node.raw not in (node.expanded, "") and value != "***" else value
+    return node.raw if node.raw not in (node.expanded, "") and value != HIDDEN else value
 
 
 def _show(form: Form) -> Callable[[Any], str]:

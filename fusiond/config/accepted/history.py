@@ -2,7 +2,7 @@
 The generations that were accepted: what ran, since when, who asked, and what changed. LIMIT of them are kept.
 
 1. record   one file each, `<generation>.jsonl`, readable by the daemon's user alone: its entry, then its Config. The
-            oldest goes first, but before it those that only loaded code anew: a rollback needs another content
+            oldest goes first, but before it those that only loaded code again: a rollback needs another content
 2. list     the entries, by the first line of each file
 3. restore  the Config of one of them
 
@@ -160,7 +160,7 @@ def target(kept: Sequence[Entry], running: Snapshot, generation: int) -> Entry:
 
 
 def loaded_code(kept: Sequence[Entry], since: int) -> list[int]:
-    """The generations after this one that loaded code or environment files anew, whatever else they changed."""
+    """The generations after this one that loaded code or environment files again, whatever else they changed."""
     causes = {"code", "release", "environment_file"}
     plans = {entry.generation: entry.plan for entry in kept if entry.plan and entry.generation > since}
     return [number for number, plan in plans.items() if any(causes & {*group.because} for group in plan.groups)]
@@ -169,7 +169,7 @@ def loaded_code(kept: Sequence[Entry], since: int) -> list[int]:
 def _only_code(running: Snapshot, other: Sequence[Entry]) -> str:
     links = sorted({path for group in running.config.workers.values() for path in group.reload_on})
     return (
-        f"generation {running.generation} only loaded code or environment files anew, and the daemon keeps no earlier "
+        f"generation {running.generation} only loaded code or environment files again, and the daemon keeps no earlier "
         "ones: put the earlier ones back, then run fusiond reload --code"
         + (f"; or switch {', '.join(links)} to the release before" if links else "")
         + (f". To undo the change of the file before that: fusiond rollback {other[-1].generation}" if other else "")

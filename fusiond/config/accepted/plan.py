@@ -48,13 +48,15 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True)
 class SectionChange:
-    """What changes in place in a section: names that are added, changed or removed."""
+    """What changes in place in a section: names that are added, changed, removed, or taken over by an alias."""
 
     section: str
     added: tuple[str, ...] = ()
     #: with the key, such as `send_otp.timeout.soft`
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    #: name before → new name, which has the one before among its aliases
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +127,14 @@ class Effects:
     slots: Mapping[str, int] = field(default_factory=dict)
     #: queue → its new max_length, lower than before or where there was none
     max_length: Mapping[str, int] = field(default_factory=dict)
-    #: likewise its max_running
+    #: queue → its new max_running, lower than before or where there was none
     max_running: Mapping[str, int] = field(default_factory=dict)
     #: task → the new, lower max_running of its limit
     task_limits: Mapping[str, int] = field(default_factory=dict)
     #: task with a limit → the queue that it leaves and the queue that it gets
     moved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    #: queues of tasks that a group serves now, or that are new there, and that no group would serve
+    unserved: tuple[str, ...] = ()
     #: queues that the groups take jobs from; `*` stands for all
     served_before: tuple[str, ...] = ()
     served_after: tuple[str, ...] = ()
@@ -138,8 +142,9 @@ class Effects:
     queues: tuple[str, ...] = ()
 
     def loses(self, queue: str) -> bool:
-        """Whether the queue is served now, and would not be."""
-        return serves(self.served_before, queue) and not serves(self.served_after, queue)
+        """Whether nothing would serve the queue, and something does now, or it has none of the same tasks yet."""
+        is_lost = serves(self.served_before, queue) and not serves(self.served_after, queue)
+        return is_lost or queue in self.unserved
 
 
 def compare(old: Config, new: Config) -> Plan:
@@ -167,6 +172,7 @@ def effects(old: Config, new: Config) -> Effects:
         max_running=_lowered(old.queues, new.queues, "max_running"),
         task_limits=_lowered(_limits(old), _limits(new), "max_running"),
         moved=_moved(old.tasks, new.tasks),
+        unserved=tuple(sorted({queue for _, queue in _unserved(new) - _unserved(old)})),
         served_before=_served(old),
         served_after=_served(new),
         queues=tuple(sorted(old.queues.keys() | new.queues.keys())),
@@ -235,18 +241,30 @@ def _section_change(old: Config, new: Config, section: str) -> SectionChange | N
     before, after = getattr(old, section), getattr(new, section)
     if before == after:
         return None
+    renamed, before = _under_new_names(before, after)
     common = sorted(before.keys() & after.keys())
-    # the former name of a cron entry goes on in its heir; tasks and queues stand under their aliases, too
-    renamed = {alias for entry in after.values() for alias in getattr(entry, "aliases", ())}
     return SectionChange(
         section,
-        added=tuple(sorted(after.keys() - before.keys())),
+        added=tuple(sorted(after.keys() - before.keys() - renamed.keys())),
         changed=tuple(key for name in common for key in changed_keys(before[name], after[name], name)),
-        removed=tuple(sorted(before.keys() - after.keys() - renamed)),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        renamed=renamed,
     )
 
 
+def _under_new_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Name before → the new name that has it among its aliases; the entries before, under these new names."""
+    added = [after[name] for name in sorted(after.keys() - before.keys())]
+    renamed = {alias: entry.name for entry in added for alias in getattr(entry, "aliases", ()) if alias in before}
+    heirs = {
+        name: dataclasses.replace(before[alias], name=name, aliases=after[name].aliases)
+        for alias, name in reversed(renamed.items())
+    }
+    return renamed, {name: entry for name, entry in before.items() if name not in renamed} | heirs
+
+
 def _timetables(old: Mapping[str, CronEntry], new: Mapping[str, CronEntry]) -> Iterator[TimetableChange]:
+    _, old = _under_new_names(old, new)
     for name in sorted(old.keys() | new.keys()):
         before, after = (entries.get(name) for entries in (old, new))
         if before is None or after is None or any(getattr(before, key) != getattr(after, key) for key in _TIMETABLE):
@@ -272,6 +290,12 @@ def _moved(old: Mapping[str, Task], new: Mapping[str, Task]) -> dict[str, tuple[
 
 def _served(config: Config) -> tuple[str, ...]:
     return tuple(sorted({queue for group in config.workers.values() for queue in group.queues}))
+
+
+def _unserved(config: Config) -> set[tuple[str, str]]:
+    """Each task whose queue no group serves, and the queue; none where the file has no groups, and other hosts do."""
+    served, tasks = _served(config), config.tasks.values() if config.workers else ()
+    return {(task.name, task.queue) for task in tasks if not serves(served, task.queue)}
 
 
 # -- for people -------------------------------------------------------------------------------------------------------
@@ -301,8 +325,9 @@ def _because(group: GroupChange) -> str:
 
 
 def _section_phrase(change: SectionChange) -> str:
-    counts = (("added", change.added), ("changed", change.changed), ("removed", change.removed))
-    return f"{change.section}: " + ", ".join(f"{_few(names)} {word}" for word, names in counts if names)
+    heirs = tuple(f"{name} takes over from {before}" for before, name in change.renamed.items())
+    counts = (("", heirs), (" added", change.added), (" changed", change.changed), (" removed", change.removed))
+    return f"{change.section}: " + ", ".join(f"{_few(names)}{word}" for word, names in counts if names)
 
 
 def _few(names: tuple[str, ...], limit: int = 5) -> str:

@@ -51,11 +51,11 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         content = json.loads(path.read_bytes())
         return Snapshot(**content | {"config": rebuild(Config, content["config"]), "path": path})
     except OSError as error:
-        raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); start the daemon anew") from error
+        raise ConfigError(f"{path}: the snapshot cannot be read ({error.strerror}); restart the daemon") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the snapshot is damaged ({error}); start the daemon anew") from error
+        raise ConfigError(f"{path}: the snapshot is damaged ({error}); restart the daemon") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); start the daemon anew") from error
+        raise ConfigError(f"{path}: not a snapshot of this version ({error!r}); restart the daemon") from error
 
 
 def write(

@@ -38,19 +38,18 @@ def check(root: Node) -> Iterator[Problem]:
 
 def check_values(root: Node, config: Config) -> Iterator[Problem]:
     """What is wrong with the values of a flow."""
-    for name, flow in config.flows.items():
-        for step_name, step in flow.steps.items():
-            node = root.get("flows", name, "steps", step_name)
-            if node is not None:
-                yield from _needed_results(node, flow, config)
-                yield from _keywords(node, step, config)
-                yield from _without_effect(node, step)
-                if step.flow:
-                    given = {*step.inputs, *step.kwargs, *([step.as_] if step.for_each else [])}
-                    yield from _inputs_of_flow(node, step.flow, given, config)
-    for name, entry in config.cron.items():
-        node = root.get("cron", name)
-        if node is not None and entry.flow:
+    for name, written in root.entries("flows"):
+        for step_name, node in written.entries("steps"):
+            flow, step = config.flows[name], config.flows[name].steps[step_name]
+            yield from _needed_results(node, flow, config)
+            yield from _keywords(node, step)
+            yield from _without_effect(node, step)
+            if step.flow:
+                given = {*step.inputs, *step.kwargs, *([step.as_] if step.for_each else [])}
+                yield from _inputs_of_flow(node, step.flow, given, config)
+    for name, node in root.entries("cron"):
+        entry = config.cron[name]
+        if entry.flow:
             yield from _inputs_of_flow(node, entry.flow, {*entry.inputs, *entry.kwargs}, config)
             yield from _twice(node, entry.inputs, entry.kwargs)
 
@@ -66,7 +65,6 @@ def inputs_of(flow: Flow) -> set[str]:
 
 def _steps_before(steps: Mapping[str, Node]) -> Iterator[Problem]:
     for name, node in steps.items():
-        seen: set[str] = set()
         for item in node.items("after"):
             word = str(item.value)
             if word == name:
@@ -74,9 +72,6 @@ def _steps_before(steps: Mapping[str, Node]) -> Iterator[Problem]:
             elif word not in steps:
                 remedy = did_you_mean(word, steps) or f"the steps are {listed(steps)}"
                 yield item.place.error("unknown-step", f"there is no step {item.raw!r} in this flow", remedy)
-            elif word in seen:
-                yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
-            seen.add(word)
         join, count = node.get("join"), len(node.items("after"))
         if join is not None and isinstance(join.value, int) and not isinstance(join.value, bool) and join.value > count:
             message = f"join: {join.raw} is more than the {count} steps in `after`"
@@ -149,7 +144,7 @@ def _reference(node: Node, steps: Collection[str], before: Collection[str]) -> I
     head, dot, _ = node.value.partition(".")
     if head == INPUT:
         if not dot:
-            yield node.place.error("bad-reference", "'input' is no value", "write input.NAME")
+            yield node.place.error("bad-reference", "'input' is not a value", "write input.NAME")
     elif head not in steps:
         known = [*steps, f"{INPUT}.{head}"]
         remedy = (
@@ -173,19 +168,13 @@ def _needed_results(node: Node, flow: Flow, config: Config) -> Iterator[Problem]
             yield item.place.error("ignored-result", message, f"write result: keep in task {other.task!r}")
 
 
-def _keywords(node: Node, step: FlowStep, config: Config) -> Iterator[Problem]:
+def _keywords(node: Node, step: FlowStep) -> Iterator[Problem]:
     """Keywords that come from two places."""
-    places = {**node.names("kwargs"), **node.names("inputs")}
     yield from _twice(node, step.inputs, step.kwargs)
-    taken: dict[str, str] = {}
-    if step.for_each:
-        given = {*step.inputs, *step.kwargs}
-        taken |= {name: "`as` gives it the item of for_each" for name in given if name == step.as_}
-    keyword = config.tasks[step.task].pass_job if step.task else None
-    if keyword in {*step.inputs, *step.kwargs}:
-        taken[str(keyword)] = f"pass_job of {step.task!r} fills it"
-    for name, why in taken.items():
-        yield places[name].error("keyword-taken", f"the keyword {name!r} comes from two places: {why}", "rename one")
+    places = {**node.names("kwargs"), **node.names("inputs")}
+    if step.for_each and step.as_ in places:
+        message = f"the keyword {step.as_!r} comes from two places: `as` gives it the item of for_each"
+        yield places[step.as_].error("keyword-taken", message, "rename one")
 
 
 def _twice(node: Node, inputs: Collection[str], kwargs: Collection[str]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ A daemon of root refuses a file that anybody but root can write; any other user 
 """
 
 import contextlib
+import errno
 import grp
 import os
 import pwd
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from fusiond.config import environment_files
 from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.model import Config, WorkerGroup
@@ -28,7 +30,8 @@ from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
 from fusiond.config.yaml.nodes import Node, Tree
-from fusiond.extras import not_installed
+from fusiond.identity import user_name
+from fusiond.installed import not_installed
 from fusiond.paths import LONGEST_CONTROL, control_socket
 
 T = TypeVar("T")
@@ -41,6 +44,7 @@ _BECOMES: Final = 1 << 5 | 1 << 6 | 1 << 7
 _OFTEN_HIDDEN: Final = {"test", "this", "turtle", "lib2to3", "idlelib", "antigravity"}
 #: bytes of sun_path without its closing NUL
 _LONGEST_SOCKET: Final = 107
+_CREATE: Final = "create it, or correct the path"
 
 
 def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
@@ -94,7 +98,7 @@ def _accounts(root: Node, maps: list[Node], severity: Severity) -> Iterator[Prob
         node, name = settings.get("user"), settings.text("user")
         if node is None or name is None:
             continue
-        user = _found(pwd.getpwnam, name)
+        user = looked_up(pwd.getpwnam, name)
         if user is None:
             remedy = users(name) or "create it, or remove the key"
             message = f"there is no user {node.raw!r} on this machine"
@@ -105,7 +109,7 @@ def _accounts(root: Node, maps: list[Node], severity: Severity) -> Iterator[Prob
             yield node.place.problem(severity, "needs-root", message, remedy)
     for path in (("broker", "socket_group"), ("control", "group")):
         node, name = root.get(*path), root.text(*path)
-        if node is not None and name is not None and _found(grp.getgrnam, name) is None:
+        if node is not None and name is not None and looked_up(grp.getgrnam, name) is None:
             remedy = groups(name) or "create it, or remove the key"
             message = f"there is no group {node.raw!r} on this machine"
             yield node.place.problem(severity, "unknown-group", message, remedy)
@@ -115,8 +119,7 @@ def _directories(root: Node, maps: list[Node], severity: Severity) -> Iterator[P
     for settings in maps:
         for node, path in _paths(settings.get("directory")):
             if not _is_directory(path):
-                message, remedy = f"the directory {path} does not exist", "create it, or correct the path"
-                yield node.place.problem(severity, "missing-directory", message, remedy)
+                yield node.place.problem(severity, "missing-directory", f"the directory {path} does not exist", _CREATE)
             elif _mode(path) & stat.S_IWOTH:
                 message = f"everyone on this machine can put code into {path}"
                 yield node.place.warning("unsafe-directory", message, f"chmod o-w {shlex.quote(str(path))}")
@@ -127,8 +130,8 @@ def _directories(root: Node, maps: list[Node], severity: Severity) -> Iterator[P
                 yield node.place.warning("hidden-module", message, f"rename {file.name}")
     for node, path in _paths(root.get("logging", "file")):
         if not _is_directory(path.parent):
-            message, remedy = f"the directory {path.parent} does not exist", "create it, or correct the path"
-            yield node.place.problem(severity, "missing-directory", message, remedy)
+            message = f"the directory {path.parent} does not exist"
+            yield node.place.problem(severity, "missing-directory", message, _CREATE)
         elif _is_directory(path):
             message, remedy = f"{path} is a directory", "write the path of a file"
             yield node.place.problem(severity, "missing-file", message, remedy)
@@ -172,8 +175,7 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
             yield node.place.warning("exposed-file", message, f"chmod o-r {shlex.quote(str(path))}")
     for node, path in _paths(*secrets, *certificates, *variables):
         if not os.path.isfile(path):  # noqa: PTH113 - see _is_directory
-            message, remedy = f"{path} does not exist", "create it, or correct the path"
-            yield node.place.problem(severity, "missing-file", message, remedy)
+            yield node.place.problem(severity, "missing-file", f"{path} does not exist", _CREATE)
         elif not os.access(path, os.R_OK):
             message, remedy = f"{path} cannot be read", f"chmod or chown {path}"
             yield node.place.problem(severity, "unreadable-file", message, remedy)
@@ -232,7 +234,8 @@ def _paths(*nodes: Node | None) -> Iterator[tuple[Node, Path]]:
             yield node, node.place.source.directory / node.value
 
 
-def _found(look_up: Callable[[str], T], name: str) -> T | None:
+def looked_up(look_up: Callable[[str], T], name: str) -> T | None:
+    """What this machine knows under a name; None: nothing. `look_up`: raises KeyError where there is nothing."""
     try:
         return look_up(name)
     except KeyError:
@@ -267,11 +270,9 @@ def _no_program(kind: str, path: str, remedy: str) -> tuple[str, str]:
 
 def _is_text(path: Path) -> bool:
     try:
-        path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return False
-    except OSError:  # gone since a moment ago
-        pass
+        environment_files.read([str(path)])
+    except OSError as error:
+        return error.errno != errno.EILSEQ  # else it is gone since a moment ago
     return True
 
 
@@ -301,7 +302,7 @@ def weakness(mode: int, owner: int, group: int, user: int) -> str:
     Root and the user may own it. Its group may write it if the group is root's or the user is not root.
     """
     if owner not in (0, user):
-        return f"belongs to {_user_name(owner)}"
+        return f"belongs to user {user_name(owner)}"
     if mode & stat.S_IWOTH:
         return "can be written by everyone"
     if mode & stat.S_IWGRP and group != 0 and user == 0:
@@ -312,14 +313,7 @@ def weakness(mode: int, owner: int, group: int, user: int) -> str:
 def _commands(path: Path, found: os.stat_result, user: int) -> str:
     commands = []
     if found.st_uid not in (0, user):
-        commands.append(f"chown {_user_name(user)} {shlex.quote(str(path))}")
+        commands.append(f"chown {user_name(user)} {shlex.quote(str(path))}")
     if found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         commands.append(f"chmod go-w {shlex.quote(str(path))}")
     return " && ".join(commands)
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

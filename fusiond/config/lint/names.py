@@ -18,7 +18,7 @@ _ON_END: Final = ("on_success", "on_failure")
 
 
 def check_declared(root: Node) -> Iterator[Problem]:
-    """Each use of a name that is not declared, and each queue that a group lists twice."""
+    """Each use of a name that is not declared."""
     queues = {DEFAULT_QUEUE: None, CALLBACKS: None, **root.names("queues")}
     priorities, policies = root.names("priorities") or PRIORITIES, {**RETRY_POLICIES, **root.names("retry_policies")}
     for _, task in root.entries("tasks"):
@@ -54,6 +54,20 @@ def check_aliases(root: Node) -> Iterator[Problem]:
                 elif heirs.setdefault(str(item.value), heir := f"{section}.{name} {item.place.spot}") != heir:
                     message = f"{item.raw!r} is an alias of {heirs[str(item.value)].split()[0]}, too"
                     yield item.place.error("bad-alias", message, "remove one of them")
+
+
+def check_twice(root: Node) -> Iterator[Problem]:
+    """Each word that a list has twice."""
+    lists = [queue.items("fair_by") for _, queue in root.entries("queues")]
+    lists += [task.items("limit", "by") for _, task in root.entries("tasks")]
+    lists += [group.items("queues") for _, group in root.entries("workers")]
+    lists += [step.items("after") for _, flow in root.entries("flows") for _, step in flow.entries("steps")]
+    for items in lists:
+        seen = set[str]()
+        for item in items:
+            if item.raw in seen:
+                yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
+            seen.add(item.raw)
 
 
 def check_similar(root: Node) -> Iterator[Problem]:
@@ -114,13 +128,10 @@ def _place_of(root: Node, task: str) -> Place:
 
 def _queues_of(group: Node, queues: Mapping[str, Any]) -> Iterator[Problem]:
     """A group's list of queues, or its map of queues and weights."""
-    items, weights, seen = group.items("queues"), group.names("queues"), set[str]()
+    items, weights = group.items("queues"), group.names("queues")
     for item in items:
         if not isinstance(item.value, str):
             continue  # the schema reports it
-        if item.value in seen:
-            yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
-        seen.add(item.value)
         if item.value == "*" and len(items) > 1:
             yield item.place.error("bad-value", "'*' stands for all queues", "remove the others, or the '*'")
         elif item.value != "*":

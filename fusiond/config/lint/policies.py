@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from fusiond.by import values_of
 from fusiond.config.layers import all_maps, node_of, place_of
 from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
@@ -56,11 +55,6 @@ def _tasks(root: Node, config: Config) -> Iterator[Problem]:
             break
     yield from _uniqueness(root, config)
     yield from _callbacks(root, config)
-    for name, entry in config.cron.items():
-        keyword = config.work_of(entry).pass_job
-        if keyword is not None and keyword in entry.kwargs:
-            message = f"the keyword {keyword!r} is the one that pass_job of {entry.work!r} fills"
-            yield root.nearest("cron", name, "kwargs", keyword).error("keyword-taken", message, "rename one of the two")
 
 
 def _uniqueness(root: Node, config: Config) -> Iterator[Problem]:
@@ -78,14 +72,6 @@ def _uniqueness(root: Node, config: Config) -> Iterator[Problem]:
         if f"kwargs.{task.pass_job}" in task.unique.by:
             message = f"the keyword {task.pass_job!r} is the one that pass_job fills: no call has it"
             yield root.nearest("tasks", name, "unique", "by").error("unique-argument", message, "name another argument")
-    for name, entry in config.cron.items():
-        unique = config.work_of(entry).unique
-        try:
-            values_of(unique.by if unique else (), entry.args, entry.kwargs)
-        except ValueError as error:
-            message = f"cron.{name}: {error}, and makes the jobs of {entry.work!r} unique"
-            remedy = "write it under kwargs or args, as a text, a boolean or an integer"
-            yield root.nearest("cron", name, "kwargs").error("unique-argument", message, remedy)
 
 
 def _callbacks(root: Node, config: Config) -> Iterator[Problem]:
@@ -183,7 +169,7 @@ def _without_effect(node: Node, policy: RetryPolicy) -> Iterator[Problem]:
 
 
 def _exceptions(node: Node, suggest: Suggestions) -> Iterator[Problem]:
-    """Names without a module that are no built-in exception, and names of which another list has a class above."""
+    """Names without a module that are not a built-in exception, and names of which another list has a class above."""
     for item in (*node.items("retry_on"), *node.items("give_up_on"), *node.items("snooze_on")):
         name = str(item.value)
         if "." not in name and name not in _EXCEPTIONS:
@@ -256,7 +242,7 @@ def _at_once(root: Node, group: WorkerGroup) -> Iterator[Problem]:
 
 
 def _globs(root: Node, group: WorkerGroup) -> Iterator[Problem]:
-    """A bracket of `hosts` that is no set of characters stands for itself, and no host has it in its name."""
+    """A bracket of `hosts` that is not a set of characters stands for itself, and no host has it in its name."""
     hosts = node_of(root, "workers", group.name, "hosts")
     for item in hosts.items() if hosts is not None else ():
         if re.search(r"[\[\]]", _SET.sub("", str(item.value))):

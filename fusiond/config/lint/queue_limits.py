@@ -1,14 +1,13 @@
-"""Limits that would let nothing run, or that limit nothing; arguments that are named twice."""
+"""Limits that would let nothing run, or that limit nothing."""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from fusiond.by import values_of
 from fusiond.config.model import Config
 from fusiond.config.model.limits import RATE, jobs_and_seconds
 from fusiond.config.problems import Problem
-from fusiond.config.yaml.nodes import Node, Place
+from fusiond.config.yaml.nodes import Node
 
 #: jobs in a second; Redis' clock counts in µs
 _MOST: Final = 1_000_000
@@ -18,12 +17,14 @@ def check(root: Node) -> Iterator[Problem]:
     """Each limit of a queue or task that cannot be meant. It skips what the schema refuses."""
     for _, queue in root.entries("queues"):
         yield from _rate(queue.get("rate_limit"))
-        yield from _twice(queue, "fair_by")
     for _, task in root.entries("tasks"):
         limit = task.get("limit")
         if limit is not None and isinstance(limit.value, dict):
             yield from _rate(limit.get("rate_limit"))
-            yield from _task(limit, task.keys["limit"])
+            said = [limit.get(key) for key in ("max_running", "rate_limit")]
+            if not any(node is not None and node.value is not None for node in said):
+                remedy = "add max_running or rate_limit, or remove it"
+                yield task.keys["limit"].error("limit-of-nothing", "this limit limits nothing", remedy)
 
 
 def check_pairs(root: Node, config: Config) -> Iterator[Problem]:
@@ -36,34 +37,6 @@ def check_pairs(root: Node, config: Config) -> Iterator[Problem]:
             message = f"max_running: {own} has no effect: queue {task.queue!r} lets {most} run"
             remedy = f"write {most} or less, or raise that of the queue"
             yield root.nearest("tasks", name, "limit", "max_running").warning("ignored-key", message, remedy)
-
-
-def check_cron(root: Node, config: Config) -> Iterator[Problem]:
-    """Each cron entry whose jobs lack an argument by which the limit of their task counts."""
-    for name, entry in config.cron.items():
-        limit = config.work_of(entry).limit
-        try:
-            values_of(limit.by if limit else (), entry.args, entry.kwargs)
-        except ValueError as error:
-            message = f"cron.{name}: the limit of {entry.work!r} counts by arguments of which {error}"
-            yield root.nearest("cron", name).error("limit-argument", message, "add it to args or kwargs")
-
-
-def _task(limit: Node, place: Place) -> Iterator[Problem]:
-    said = [limit.get(key) for key in ("max_running", "rate_limit")]
-    if not any(node is not None and node.value is not None for node in said):
-        remedy = "add max_running or rate_limit, or remove it"
-        yield place.error("limit-of-nothing", "this limit limits nothing", remedy)
-    yield from _twice(limit, "by")
-
-
-def _twice(node: Node, key: str) -> Iterator[Problem]:
-    """Each argument that a list has named before."""
-    seen = set[str]()
-    for item in node.items(key):
-        if item.raw in seen:
-            yield item.place.error("duplicate-item", f"{item.raw!r} is in the list twice", "remove one")
-        seen.add(item.raw)
 
 
 def _rate(limit: Node | None) -> Iterator[Problem]:

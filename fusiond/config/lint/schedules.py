@@ -41,16 +41,13 @@ _TICKS: Final = 8
 
 def check(root: Node) -> Iterator[Problem]:
     """Each entry that cannot be read, or never ticks."""
-    for name, entry in root.entries("cron"):
+    for key, entry in root.entries("cron"):
         if (text := entry.text("schedule")) and (found := schedule_problem(text)) is not None:
             code, message, remedy = found
-            yield entry.nearest("schedule").error(code, f"cron.{name}.schedule: {message}", remedy)
-        if (
-            (zone := entry.get("timezone")) is not None
-            and isinstance(zone.value, str)
-            and zone.value not in ("", "UTC")
-        ):
-            yield from _zone(zone, zone.value)
+            yield entry.nearest("schedule").error(code, f"cron.{key}.schedule: {message}", remedy)
+        zone, name = entry.get("timezone"), entry.text("timezone")
+        if zone is not None and name and name != "UTC":
+            yield from _zone(zone, name)
 
 
 def check_ticks(root: Node, config: Config) -> Iterator[Problem]:

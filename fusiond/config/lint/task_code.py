@@ -5,12 +5,13 @@ Turn the results of loading the task code into problems with places.
 file knows where each path, argument and exception is written.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import Any
 
 from fusiond.config.layers import node_of, place_of
+from fusiond.config.lint.calls import DeclaredCall, calls
 from fusiond.config.lint.suggest import did_you_mean
 from fusiond.config.model import Config, Task, serves
 from fusiond.config.problems import Problem
@@ -42,7 +43,7 @@ class Probed:
     groups: frozenset[str]
     #: dotted path → its signature, None if it has none that can be read; or why it cannot be called
     functions: dict[str, Signature | ImportFailure | None] = field(default_factory=dict)
-    #: name → why it is no exception; None: it is one
+    #: name → why it is not an exception; None: it is one
     exceptions: dict[str, ImportFailure | None] = field(default_factory=dict)
     #: why the interpreter could not be started; empty: it was
     failed: str = ""
@@ -64,7 +65,7 @@ def signature(parameters: list[list[Any]]) -> Signature:
 
 
 def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]:
-    """Each path that leads nowhere, each argument that no parameter takes, each name that is no exception."""
+    """Each path that leads nowhere, each argument that no parameter takes, each name that is not an exception."""
     for probed in probes:
         if probed.failed:
             place = place_of(root, "workers", probed.group, "python")
@@ -72,7 +73,7 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
             yield place.error("imports-unchecked", message, "correct `python`, `directory`, `user` or the environment")
         yield from _tasks(root, config, probed)
         yield from _starts(root, config, probed)
-        for call in _calls(root, config):
+        for call in calls(root, config):
             found = probed.function(call.task.name, call.task.run)
             if isinstance(found, Signature):
                 yield from _call(call, found)
@@ -142,51 +143,25 @@ def _remedy(config: Config, group: str, reason: str) -> str:
     }.get(reason, "")
 
 
-class _Call(NamedTuple):
-    """A call of a task that the file has."""
-
-    #: `cron.nightly`, `flows.etl.steps.load`
-    name: str
-    node: Node
-    task: Task
-    args: Sequence[Any]
-    #: keyword → the key of the node that gives it
-    kwargs: Mapping[str, str]
-
-
-def _calls(root: Node, config: Config) -> Iterator[_Call]:
-    """The calls of all cron entries, and of all steps of flows."""
-    for name, entry in config.cron.items():
-        if entry.task and (node := root.get("cron", name)) is not None:
-            kwargs = dict.fromkeys(entry.kwargs, "kwargs")
-            yield _Call(f"cron.{name}", node, config.tasks[entry.task], entry.args, kwargs)
-    for flow in config.flows.values():
-        for name, step in flow.steps.items():
-            if step.task and (node := root.get("flows", flow.name, "steps", name)) is not None:
-                kwargs = dict.fromkeys(step.kwargs, "kwargs") | dict.fromkeys(step.inputs, "inputs")
-                kwargs |= {step.as_: "as" if "as" in node.keys else "for_each"} if step.for_each else {}
-                yield _Call(f"flows.{flow.name}.steps.{name}", node, config.tasks[step.task], step.args, kwargs)
-
-
-def _call(call: _Call, found: Signature) -> Iterator[Problem]:
+def _call(call: DeclaredCall, found: Signature) -> Iterator[Problem]:
     """One call against the function's signature."""
     task = call.task
     job: dict[str, Any] = {task.pass_job: {}} if task.pass_job and _takes(found, task.pass_job) else {}
     try:
-        found.bind(*call.args, **dict.fromkeys(call.kwargs), **job)
+        found.bind(*call.args, **call.kwargs, **job)
     except TypeError as error:
-        strange = next((key for key in call.kwargs if not _takes(found, key)), None)
+        strange = next((key for key in call.keys if not _takes(found, key)), None)
         message = f"{call.name}: {error}; the function is {_shown(task.run, found)}"
         remedy = did_you_mean(strange, found.parameters) if strange else ""
         keys = "args, kwargs or inputs" if "inputs" in call.node.keys else "args or kwargs"
         yield _argument(call, found, strange).error("bad-arguments", message, remedy or f"correct {keys}")
 
 
-def _argument(call: _Call, found: Signature, strange: str | None) -> Place:
+def _argument(call: DeclaredCall, found: Signature, strange: str | None) -> Place:
     """The place of the surplus argument; if one is missing, the place of the call's arguments."""
     node = call.node
     if strange is not None:
-        key = call.kwargs[strange]
+        key = call.keys[strange]
         return node.names(key)[strange] if key in ("kwargs", "inputs") else node.keys[key]
     takes = sum(each.kind <= Parameter.POSITIONAL_OR_KEYWORD for each in found.parameters.values())
     if len(call.args) > takes:

@@ -14,7 +14,7 @@ The accepted configuration: frozen, with every default filled in. Each key of th
 The annotation of a field says how its values are written (`config/kinds.py`). Its Key has a title, examples, and what
 a change of the key does. The `#:` comment above the field is the key's description. The reading of the file,
 `fusiond explain` and the plan of a reload follow from these. `python -m tests.file_reference` generates
-schemas/fusion.schema.json and the tables of docs/file.md from them.
+schemas/fusion.schema.json and the tables of docs/file/ from them.
 
 A ClassVar is a key that is in the file only: other fields of the Config hold its effect. Durations are seconds and
 sizes are bytes; `None` means "no limit" or "not set".
@@ -33,6 +33,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, Literal
 
+from fusiond.argument_values import names_to_bind
 from fusiond.callbacks import WEBHOOK_TASK
 from fusiond.config.kinds import Account, Duration, FilePath, Key, Kind, Name, Partial, Text, between, meanings, text
 from fusiond.config.model.cron_entries import CronEntry
@@ -77,9 +78,9 @@ class Broker:
     """Where the queues are."""
 
     #: `embedded`: the daemon runs a Redis of its own. Otherwise the address of a Redis: redis://, rediss:// or unix://;
-    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…). Options may follow a question
-    #: mark: `db` sets the database. With TLS, `ssl_cert_reqs=none` accepts any certificate of the server, and
-    #: `ssl_check_hostname=false` accepts a certificate for another host.
+    #: or several addresses: redis+sentinel:// or redis+cluster:// (with TLS: rediss+…). Options follow a question mark:
+    #: `db` is the database; with TLS, `ssl_cert_reqs=none` accepts any certificate, `ssl_check_hostname=false` one for
+    #: another host.
     url: Annotated[
         Text,
         Key(
@@ -94,8 +95,8 @@ class Broker:
     namespace: Annotated[str, NAMESPACE, Key("Namespace", "shop")] = "fusion"
     #: A file that holds the password, read at each connection.
     password_file: Annotated[FilePath | None, Key("Password file", "/run/credentials/fusiond.service/redis")] = None
-    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: one that can read the existing data; for
-    #: an empty directory that of fusiond[embedded], otherwise one on PATH.
+    #: embedded: the redis-server or valkey-server to run, 7.0 or newer. null: that of fusiond[embedded], otherwise one
+    #: on PATH; where there is data, one that can read it.
     server: Annotated[FilePath | None, Key("Server", "/usr/bin/redis-server")] = None
     #: embedded: the system group whose members may enqueue. null: the daemon's user alone.
     socket_group: Annotated[Account | None, Key("Socket group", "shop")] = None
@@ -115,7 +116,7 @@ class Control:
 class Logging:
     """How the daemon and its programs log."""
 
-    #: Lines of this level and above are written.
+    #: `debug`, `info`, `warning` or `error`: lines of this level and above are written.
     level: Annotated[Level, Key("Level", "debug", in_place=True)] = "info"
     #: `text` for people, `json` for programs.
     format: Annotated[Format, Key("Format", "json")] = "text"
@@ -137,9 +138,9 @@ class UnknownTasks:
 class Defaults:
     """Defaults of tasks and groups; in a Config they are already part of them."""
 
-    #: Defaults of tasks. A queue's `defaults` win over them, and the task's own keys over both.
+    #: Defaults of all tasks.
     tasks: ClassVar[Annotated[Partial[Task], Key("Defaults of tasks", {"timeout": "30s"})]]
-    #: Defaults of worker groups. A group's own keys win; maps and lists are replaced whole.
+    #: Defaults of all worker groups.
     workers: ClassVar[
         Annotated[
             Partial[WorkerGroup],
@@ -163,8 +164,7 @@ class Config:
             {"url": "redis://redis.example.com:6379/0", "password_file": "/run/credentials/redis"},
         ),
     ] = Broker()
-    #: Further files, or globs of them, read in alphabetical order. A relative path starts at this file. The same name
-    #: declared twice is an error, and an included file includes no further ones.
+    #: Further files, or globs of them, read in alphabetical order. An included file includes no further ones.
     include: ClassVar[Annotated[tuple[FilePath, ...], Key("Include", ["/etc/fusion.d/*.yaml"])]] = ()
     #: Names for priorities, 0 to 255, higher goes first. They replace the built-in names.
     priorities: Annotated[
@@ -181,11 +181,11 @@ class Config:
         Mapping[Name, RetryPolicy],
         Key("Retry policies", {"patient": {"max_attempts": 7, "delay": "10s"}}, in_place=True),
     ] = field(default_factory=lambda: dict(RETRY_POLICIES))
-    #: The queues, by name. `default` always exists.
+    #: The queues, by name: their lengths, limits and rates. `default` always exists.
     queues: Annotated[
         Mapping[Name, Queue], Key("Queues", {"reports": {}, "email": {"max_length": 10000}}, in_place=True)
     ] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue(DEFAULT_QUEUE)})
-    #: Plain functions that jobs may run, by name.
+    #: The functions that jobs may run, by name: timeouts, retries, limits, what is called at the end.
     tasks: Annotated[
         Mapping[Name, Task],
         Key("Tasks", {"send_otp": {"run": "shop.messaging.send_otp", "priority": "high"}}, in_place=True),
@@ -206,7 +206,7 @@ class Config:
         Mapping[Name, CronEntry],
         Key("Schedules", {"nightly": {"task": "nightly_report", "schedule": "0 2 * * *"}}, in_place=True),
     ] = field(default_factory=dict)
-    #: Which processes serve which queues, by name.
+    #: Which processes serve which queues, by name: how many, as which user, in which Python.
     workers: Annotated[
         Mapping[Name, WorkerGroup], Key("Worker groups", {"main": {"queues": ["default"], "processes": 4}})
     ] = field(default_factory=dict)
@@ -214,26 +214,24 @@ class Config:
     webhooks: Annotated[
         Webhooks, Key("Webhooks", {"secret_file": "/run/credentials/fusiond.service/webhooks"}, in_place=True)
     ] = field(default_factory=Webhooks)
-    #: The dashboard and its API, in a program of the daemon. null: no dashboard.
+    #: The dashboard and its API, in a program of the daemon.
     web: Annotated[Web | None, Key("Web", {}, {"listen": "127.0.0.1:8321", "read_only": True}, in_place=True)] = None
-    #: Whether Redis counts, for each task, how many jobs finished, failed or were canceled, and how long they waited
-    #: and ran: in total, for each of the last 120 minutes, and for each hour of the last 30 days. With `web` it
-    #: always does.
+    #: Whether Redis counts how many jobs of each task finished, failed or were canceled, and how long they waited and
+    #: ran. With `web` it always does.
     metrics: Annotated[bool, Key("Metrics", True, in_place=True)] = False
-    #: Whether Redis keeps events of jobs, queues and daemons, for `fusiond events`. null: it does not.
+    #: Events of jobs, queues and daemons, for `fusiond events` and for sinks, such as files and webhooks. null: Redis
+    #: keeps none.
     events: Annotated[Events | None, Key("Events", {"max_length": 100000}, in_place=True)] = None
     #: Who may use the control socket, in addition to the daemon's own user and root.
     control: Annotated[Control, Key("Control", {"group": "ops"})] = Control()
     #: How the daemon and its programs log.
     logging: Annotated[Logging, Key("Logging", {"level": "debug", "format": "json"})] = Logging()
-    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, otherwise /var/lib/fusiond for
-    #: /etc/fusion.yaml, otherwise a directory of this file's own below the user's.
+    #: Where snapshots and the embedded broker's data are kept. null: $STATE_DIRECTORY, otherwise a directory of this
+    #: file's own.
     state_directory: Annotated[FilePath | None, Key("State directory", "/var/lib/fusiond")] = None
-    #: Where the sockets are. null: $RUNTIME_DIRECTORY, otherwise /run/fusiond for /etc/fusion.yaml, otherwise a
-    #: directory of this file's own below the user's.
+    #: Where the sockets are. null: $RUNTIME_DIRECTORY, otherwise a directory of this file's own.
     runtime_directory: Annotated[FilePath | None, Key("Runtime directory", "/run/fusiond")] = None
-    #: Whether the daemon reloads by itself when the file is saved. false: only on request, such as `fusiond reload` or
-    #: `systemctl reload`.
+    #: Whether the daemon reloads when the file is saved. false: only on request, such as by `fusiond reload`.
     watch: Annotated[bool, Key("Watch", False, in_place=True)] = True
 
     def to_json(self) -> str:
@@ -245,9 +243,24 @@ class Config:
         """Whether what becomes of jobs is counted."""
         return self.metrics or self.web is not None
 
+    @property
+    def cron_by_name(self) -> dict[str, CronEntry]:
+        """The cron entries by their names, and by their former ones."""
+        return {name: entry for entry in self.cron.values() for name in (entry.name, *entry.aliases)}
+
     def work_of(self, entry: CronEntry) -> Task:
         """The task of a cron entry; of one that starts a flow, a stand-in with the name and queue of that."""
         return Task(entry.flow, "", self.flows[entry.flow].queue) if entry.flow else self.tasks[entry.task]
+
+    def to_name(self, names: Mapping[str, str]) -> dict[str, str]:
+        """Task → the names that calls by position are to have, where the file names an argument of the task."""
+        found = {}
+        for task in [self.tasks[name] for name in names if name in self.tasks]:
+            queue = self.queues.get(task.queue, Queue(task.queue))
+            by = (*(task.limit_by or ()), *(task.unique.by if task.unique else ()), *queue.fair_by)
+            if said := names_to_bind(names[task.name], by, task.secret):
+                found[task.name] = said
+        return found
 
     @staticmethod
     def from_json(text: str | bytes) -> "Config":

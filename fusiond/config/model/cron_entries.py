@@ -49,22 +49,21 @@ class CronEntry:
     args: Annotated[tuple[Any, ...], Key("Arguments", ["eu"])] = ()
     #: Keyword arguments of each job.
     kwargs: Annotated[Mapping[str, Any], Key("Keyword arguments", {"region": "eu"})] = field(default_factory=dict)
-    #: With `flow`: inputs that come from the tick: `tick.date`, such as 2026-11-23, and `tick.time`, such as
-    #: 2026-11-23T02:00:00+01:00, both in the time zone of the entry. `kwargs` are inputs, too.
+    #: With `flow`: inputs from the tick, in the entry's time zone: `tick.date` (2026-11-23), `tick.time`
+    #: (2026-11-23T02:00:00+01:00). `kwargs` are inputs, too.
     inputs: Annotated[Mapping[Keyword, TickReference], Key("Inputs", {"day": "tick.date"})] = field(
         default_factory=dict
     )
-    #: `skip`: no job while the job of the previous tick has not ended. `allow`: always one. `replace`: the previous job
-    #: is canceled, and the new one is enqueued once it has ended.
+    #: While the job of the previous tick has not ended: `skip` the tick, `allow` a second job, or `replace` the first:
+    #: cancel it, and enqueue the next one once it has ended.
     overlap: Annotated[Overlap, Key("Overlap", "allow", "replace")] = "skip"
-    #: Ticks that were due while no daemon ran: `skip` them, run the `last` one, or run `all`. Ticks from before the
-    #: entry was first seen never run.
+    #: Ticks that were due while no daemon ran: `skip` them, run the `last` one, or run `all`.
     missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
     #: How late a tick may still run. null: 1m with `missed: skip`, else no limit.
     starting_deadline: Annotated[Duration | None, Key("Starting deadline", "6h")] = None
     #: By how much, at most, a tick's job is delayed.
     jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
-    #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric. null: never.
+    #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric.
     alert_if_no_success: Annotated[Duration | None, Key("Alert if no success", "26h")] = None
     #: Former names of the entry, whose last tick and history it takes over.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["nightly"])] = ()

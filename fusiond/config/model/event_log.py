@@ -28,19 +28,19 @@ SinkKind = Annotated[
 class Sink:
     """Where events are delivered: a program of the daemon, with its own place in the streams."""
 
-    #: What it delivers to.
+    #: What it delivers to: `file`, `webhook`, `elasticsearch`, or `otlp`, a collector of OpenTelemetry.
     kind: Annotated[SinkKind, Key("Kind", "file", in_place=True)]
-    #: file: where lines are appended. It may be rotated: a file that was renamed is opened anew.
+    #: file: where lines are appended. It may be rotated: if it was renamed, a new one is begun.
     path: Annotated[FilePath | None, Key("Path", "/var/log/fusiond/events.jsonl", in_place=True)] = None
     #: webhook, elasticsearch, otlp: the address; otlp adds /v1/traces. Its host may be private.
     url: Annotated[Url | None, Key("URL", "https://hooks.example.com/fusiond", in_place=True)] = None
-    #: webhook: a file whose content signs each request. null: requests are not signed.
+    #: webhook: a file whose content signs each request.
     secret_file: Annotated[
         FilePath | None, Key("Secret file", "/run/credentials/fusiond.service/events", in_place=True)
     ] = None
     #: elasticsearch: the index, or data stream.
     index: Annotated[str, INDEX, Key("Index", "active-fusion-logs", in_place=True)] = "active-fusion-logs"
-    #: elasticsearch: a file that holds the API key. null: requests have none.
+    #: elasticsearch: a file that holds the API key.
     api_key_file: Annotated[
         FilePath | None, Key("API key file", "/run/credentials/fusiond.service/elastic", in_place=True)
     ] = None
@@ -65,7 +65,7 @@ class Events:
     max_length: Annotated[
         int, between(1000, 10_000_000, title="number of events"), Key("Longest stream", 100000, in_place=True)
     ] = 100_000
-    #: Whether they have the arguments and results of jobs, of each the first 4 kB.
+    #: Whether they have the first 4 kB of the arguments and of the result of a job.
     payload: Annotated[bool, Key("Payload", True, in_place=True)] = False
     #: Where events are delivered, by name; each is a program of the daemon.
     sinks: Annotated[

@@ -66,7 +66,7 @@ class FlowStep:
     #: is skipped, and so are the steps that need it.
     when: Annotated[When, Key("When", "failed", "always")] = "finished"
     #: Keyword arguments that come from elsewhere: `input.NAME`, `STEP` for the result of a step before it, or
-    #: `STEP.FIELD`. If the step runs a flow, they are the inputs of that flow.
+    #: `STEP.FIELD`. For a flow they are its inputs.
     inputs: Annotated[Mapping[Keyword, Reference], Key("Inputs", {"day": "input.day", "rows": "extract.rows"})] = field(
         default_factory=dict
     )
@@ -91,15 +91,15 @@ class Flow:
         Kind({"type": ["object"], "minProperties": 1}),
         Key("Steps", {"extract": {"task": "extract"}, "load": {"task": "load", "after": ["extract"]}}),
     ]
-    #: The state of each run, and the results that its steps need, are kept with this queue in Redis.
+    #: The queue that its runs are kept with in Redis.
     queue: Annotated[Name, Key("Queue", "reports")] = DEFAULT_QUEUE
     #: How long a run that finished is kept.
     result_ttl: Annotated[Duration, Key("Time to keep a finished run", "7d")] = 86400.0
     #: How long a run that failed, or was canceled, is kept. Until then it can be retried.
     failure_ttl: Annotated[Duration, Key("Time to keep a failed run", "30d")] = 30 * 86400.0
-    #: What is called when a run has finished.
+    #: The task or URL that is called when a run has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None
-    #: What is called when a run has failed.
+    #: The task or URL that is called when a run has failed.
     on_failure: Annotated[
         Callback | None, Key("On failure", {"webhook": "https://ops.example.com/failed"}, {"task": "page_someone"})
     ] = None

@@ -92,10 +92,9 @@ LIMIT: Final = Kind(
 class Limit:
     """How many jobs of a task may run at once, and begin in a period."""
 
-    #: Arguments: jobs in which they are equal are counted together, and the limit holds for each such group by itself.
-    #: Empty: for all jobs of the task.
+    #: Arguments: jobs in which they are equal are counted together. Empty: all jobs of the task are.
     by: Annotated[tuple[Argument, ...], Key("By", ["kwargs.account"])] = ()
-    #: Jobs that may run at once. null: no limit.
+    #: Jobs that may run at once.
     max_running: Annotated[int | None, between(1, 1_000_000_000), Key("Running at once", 1)] = None
-    #: How many jobs may begin in a period. null: no limit.
+    #: How many jobs may begin in a period.
     rate_limit: Annotated[RateLimit | None, RATE_LIMIT, Key("Rate limit", "10/s", default=None)] = None

@@ -16,8 +16,7 @@ Url = Annotated[str, URL]
 class Callback:
     """What is called when a job ends: a task of this file, or a URL."""
 
-    #: A task; its job gets one argument, the keyword `event`: a dict with the id, task, arguments, and result or error
-    #: of the job that has ended.
+    #: A task; its job gets one argument, the keyword `event`: a dict about the job that has ended.
     task: Annotated[Name | None, Key("Task", "page_someone", either=True)] = None
     #: An address; a job of the queue `callbacks` sends the same event there as JSON. Its host may be private.
     webhook: Annotated[Url | None, Key("Webhook", "https://ops.example.com/failed", either=True)] = None
@@ -32,8 +31,7 @@ class Callback:
 class Webhooks:
     """How URLs are called at the end of jobs."""
 
-    #: A file whose content signs each request, read by the daemon when a worker group starts. null: requests are not
-    #: signed.
+    #: A file whose content signs each request, read by the daemon when a worker group starts.
     secret_file: Annotated[
         FilePath | None, Key("Secret file", "/run/credentials/fusiond.service/webhooks", in_place=True)
     ] = None

@@ -153,7 +153,7 @@ class RetryPolicy:
 
     #: Attempts in all, including the first. Crashes are counted separately.
     max_attempts: Annotated[int, between(1, 1000), Key("Attempts", 5)] = 7
-    #: How the delay grows: `fixed`, `linear`, `exponential`, or the delays themselves, of which the last one repeats.
+    #: How the delay grows: `fixed`, `linear` or `exponential`; or the delays themselves, of which the last one repeats.
     backoff: Annotated[
         Literal["fixed", "linear", "exponential", "list"], BACKOFF, Key("Back-off", "fixed", ["10s", "1m", "10m"])
     ] = "exponential"
@@ -161,11 +161,11 @@ class RetryPolicy:
     delay: Annotated[Duration, Key("Delay", "10s")] = 2.0
     #: before each further attempt, of `backoff: list`
     delays: Annotated[tuple[Duration, ...], PartOf("backoff")] = ()
-    #: The longest delay of a linear or exponential back-off, and of one that an exception asks for in `retry_after`.
+    #: The longest delay of a linear or exponential back-off, and of an exception's `retry_after`.
     max_delay: Annotated[Duration, Key("Longest delay", "1h")] = 600.0
     #: ± this share of the delay; either it or `jitter` is 0
     jitter_share: Annotated[float, Kind(show="{:.0%}".format), PartOf("jitter")] = 0.25
-    #: By how much each delay may be shorter or longer, so that retries spread: a share, or a duration.
+    #: By how much each delay may be shorter or longer: a share, or a duration.
     jitter: Annotated[float, JITTER, Key("Jitter", "10%", "5s", default="25%")] = 0.0
     #: Names of exceptions that are retried; a name matches subclasses, too. Empty: every exception.
     retry_on: Annotated[
@@ -173,14 +173,13 @@ class RetryPolicy:
     ] = ()
     #: Names of exceptions that are not retried; wins over `retry_on`.
     give_up_on: Annotated[tuple[ExceptionName, ...], Key("Give up on", ["ValueError"])] = ()
-    #: Names of exceptions that say "not yet": the job comes back after `delay`, or after the seconds in the exception's
-    #: `retry_after`, and no attempt is counted. Wins over `retry_on` and `give_up_on`.
+    #: Names of exceptions that say "not yet": the job comes back after `delay`, and no attempt is counted. Wins over
+    #: `retry_on` and `give_up_on`.
     snooze_on: Annotated[tuple[ExceptionName, ...], Key("Snooze on", ["shop.NotReady"])] = ()
-    #: A job that has been snoozed for so long fails. The time begins with the first snooze, and again after an attempt
-    #: that ended otherwise.
+    #: A job fails that has been snoozed for so long, without an attempt in between that ended otherwise.
     max_snooze: Annotated[Duration, Key("Longest snooze", "1d")] = 86400.0
-    #: A job whose child died more often than this fails with WORKER_CRASHED, or TIMEOUT. 0 with `max_attempts: 1`: a
-    #: job begins at most once.
+    #: A job whose child died more often than this (a signal, out of memory, the hard timeout) fails with
+    #: WORKER_CRASHED, or TIMEOUT.
     max_crashes: Annotated[int, between(0, 1000), Key("Crashes", 0)] = 2
 
     @property
@@ -203,8 +202,7 @@ class RetryPolicy:
 class Unique:
     """Which jobs of a task are the same, so that a queue has only one of them."""
 
-    #: The arguments whose values make two jobs the same: texts, booleans, and integers below 2^53. A call without one
-    #: of them is refused. Empty: all jobs of the task are the same.
+    #: The arguments whose values make two jobs the same. Empty: all jobs of the task are.
     by: Annotated[tuple[Argument, ...], Key("Arguments", ["kwargs.user_id"])] = ()
     #: No second job is stored until the first has `ended`, or until it has `started`.
     until: Annotated[Until | None, Key("Until", "ended", "started", either=True)] = None
@@ -258,51 +256,51 @@ class Task:
     run: Annotated[DottedPath, Key("Function", "shop.messaging.send_otp", own=True)]
     #: The queue that its jobs wait in.
     queue: Annotated[Name, Key("Queue", "default", own=True)] = DEFAULT_QUEUE
-    #: Its place in the queue: a name of `priorities`, or a number from 0 to 255; higher goes first.
+    #: A name of `priorities`, or a number from 0 to 255; higher goes first.
     priority: Annotated[Priority, Key("Priority", "high", "moderate", "low", default="moderate")] = PRIORITIES[
         "moderate"
     ]
     #: How long one attempt may run. A duration is the soft timeout, an exception inside the task; the hard one,
-    #: SIGKILL, follows 10 s later. As a map, both are set.
+    #: SIGKILL, follows 10 s later.
     timeout: Annotated[Timeout, TIMEOUT, Key("Timeout", "30s", default="180s")] = Timeout(
         180.0, 180.0 + HARD_AFTER_SOFT
     )
-    #: The name of a policy of `retry_policies`; `none` and `standard` are built in.
+    #: The name of a policy of `retry_policies`, or `none`, or `standard`.
     retry: Annotated[Name, Key("Retry policy", "standard", "none")] = "standard"
     #: How long a finished job and its result are kept; for 60 s at least.
     result_ttl: Annotated[Duration, Key("Time to keep a result", "500s", "1d")] = 500.0
     #: How long a job is kept that failed or was canceled, with its error; for 60 s at least.
     failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
-    #: No attempt of a job begins later than this after its enqueue, a retry included: the job fails with EXPIRED, at
-    #: once where a retry would be too late, else when a worker group next claims it. null: it waits for ever.
+    #: No attempt of a job begins later than this after its enqueue; a job that waits fails with EXPIRED when a worker
+    #: group next claims it. null: it waits for ever.
     expires: Annotated[Duration | None, Key("Expiry", "5m")] = None
-    #: Which of its jobs are the same, so that a queue has only one of them at a time. null: none are.
+    #: Which of its jobs are the same, so that a queue has only one of them at a time.
     unique: Annotated[
         Unique | None, Key("Uniqueness", {"by": ["kwargs.user_id"], "until": "ended", "on_conflict": "skip"}, own=True)
     ] = None
     #: A word that is added to the log lines and events of its jobs.
     log_tag: Annotated[Line | None, Key("Log tag", "billing")] = None
-    #: The keyword under which the function gets a dict about its job: id, attempt, deadline, key, meta. By the dict's
-    #: method `progress` the function says how far it is.
+    #: The keyword under which the function gets a dict about its job: id, attempt, deadline, key, meta, and a method
+    #: `progress`.
     pass_job: Annotated[Keyword | None, Key("Keyword for the job", "job")] = None
     #: Arguments whose values pages, API, commands, events and sinks show as `•••`: `kwargs.NAME`, or `args.N` of those
-    #: that calls pass by position. What the function itself prints, raises or returns cannot be hidden.
+    #: that calls pass by position. What the function itself makes of them cannot be hidden.
     secret: Annotated[tuple[Argument, ...], Key("Secret arguments", ["kwargs.password", "args.1"])] = ()
-    #: Whether the value that the function returns is kept. An ignored value need not be JSON.
+    #: Whether the value that the function returns is kept; one that is not need not be JSON.
     result: Annotated[Result, Key("Result", "ignore")] = "keep"
-    #: How many of its jobs may run at once, and begin in a time, on all hosts together. null: no limit.
+    #: How many of its jobs may run at once, and begin in a time, on all hosts together.
     limit: Annotated[
         Limit | None, LIMIT, Key("Limit", {"max_running": 5, "rate_limit": "10/s"}, own=True, default=None)
     ] = None
-    #: What is called when a job has finished. Each end calls once. The called job has no callbacks.
+    #: The task or URL that is called when a job has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None
-    #: What is called when a job has failed, after its last attempt. A cancel is no failure.
+    #: The task or URL that is called when a job has failed, after its last attempt. A cancel is not a failure.
     on_failure: Annotated[
         Callback | None, Key("On failure", {"webhook": "https://ops.example.com/failed"}, {"task": "page_someone"})
     ] = None
     #: One line for people.
     description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
-    #: Former names of the task: jobs that wait under them, and new calls, run this function with these policies.
+    #: Former names of the task: jobs and calls under them run this function with these policies.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["thumbnail"], own=True)] = ()
 
     @property
@@ -321,16 +319,16 @@ class Queue:
     """A queue; its `defaults` are already part of its tasks."""
 
     name: str
-    #: Defaults of the queue's tasks: they win over `defaults.tasks`, and a task's own keys win over them.
+    #: Defaults of the queue's tasks, which win over `defaults.tasks`.
     defaults: ClassVar[Annotated[Partial[Task], Key("Defaults of its tasks", {"timeout": "15s"})]]
-    #: Jobs that may wait; an enqueue beyond them is refused. null: no limit.
+    #: Jobs that may wait; an enqueue beyond them is refused.
     max_length: Annotated[int | None, between(1, 1_000_000_000), Key("Longest length", 100000)] = None
-    #: Jobs that may run at once, on all hosts together. null: no limit.
+    #: Jobs that may run at once, on all hosts together.
     max_running: Annotated[int | None, between(1, 1_000_000_000), Key("Running at once", 20)] = None
-    #: How many jobs may begin in a period, on all hosts together. null: no limit.
+    #: How many jobs may begin in a period, on all hosts together.
     rate_limit: Annotated[RateLimit | None, RATE_LIMIT, Key("Rate limit", "100/s", default=None)] = None
-    #: Arguments whose values name a tenant. Within a priority the tenants take turns, one job of each at a time. Empty:
-    #: jobs begin in the order in which they came.
+    #: Arguments whose values name a tenant: within a priority, tenants take turns. Empty: jobs begin in the order in
+    #: which they came.
     fair_by: Annotated[tuple[Argument, ...], Key("Fair by", ["kwargs.tenant"])] = ()
     #: Former names of the queue: the worker groups that serve it take jobs from these, too.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["images"], own=True)] = ()

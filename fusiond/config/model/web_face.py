@@ -46,9 +46,9 @@ class Web:
     #: true: the dashboard only shows; each action is refused.
     read_only: Annotated[bool, Key("Read only", True, in_place=True)] = False
     #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
-    #: may reach the port. null: each user needs the token.
+    #: may reach the port.
     user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
-    #: Addresses and networks of proxies: there is no bound for the requests of one of these addresses.
+    #: Addresses and networks of proxies, which may have more than 64 requests at once.
     trusted_proxies: Annotated[
         tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
     ] = ()

@@ -94,8 +94,8 @@ class Scaling:
 
     #: The lowest number of children.
     min: Annotated[int, between(1, _MOST_PROCESSES), Key("Least", 2, default=1)]
-    #: The highest number of children, also during a reload, where the children of the former generation count. `auto`:
-    #: as many as the CPU quota allows.
+    #: The highest number of children, those of the former generation during a reload included. `auto`: as many as the
+    #: CPU quota allows.
     max: Annotated[int, _OR_AUTO, Key("Most", 16, "auto")]
     #: Children are added once a job has waited for so long, or as soon as the waiting jobs need longer than that at the
     #: present rate. They end after a minute in which they were not needed.
@@ -173,11 +173,11 @@ class WorkerGroup:
     order: Annotated[Order, Key("Order of the queues", "strict", in_place=True)] = "round_robin"
     #: queue → share, for order `weighted`
     weights: Annotated[Mapping[str, int], PartOf("queues")] = field(default_factory=dict)
-    #: The group runs only on hosts whose name, as `hostname` prints it, matches one of these names or globs; upper and
-    #: lower case are the same. Empty: on all hosts. `fusiond dev` runs the group on any host.
+    #: Names or globs of the hosts that the group runs on, as `hostname` prints them. Empty: all hosts. `fusiond dev`
+    #: runs it on any host.
     hosts: Annotated[tuple[HostGlob, ...], Key("Hosts", ["batch-*"])] = ()
     #: How many children. Each runs one job at a time, or `concurrency` jobs with an `executor`. `auto`: as many as the
-    #: CPU quota allows. A map: as many as the load needs, as the section `processes` says.
+    #: CPU quota allows. A map: as many as the load needs.
     processes: Annotated[int, PROCESSES, Key("Processes", 4, "auto", in_place=True)] = 1
     #: how the number follows the load, up to `processes`; None: it does not
     scaling: Annotated[Scaling | None, PartOf("processes")] = None
@@ -186,34 +186,29 @@ class WorkerGroup:
     #: How a child runs its jobs: `sync` one after the other, `thread` each in a thread, `asyncio` coroutines in one
     #: event loop and plain functions in threads. The last two need `isolation: process`.
     executor: Annotated[Executor, Key("Executor", "asyncio")] = "sync"
-    #: How many jobs one child runs at once, with `executor: thread` or `asyncio`, at most 1000; the group runs
-    #: `processes` times as many. An executor without this key runs one.
+    #: How many jobs one child runs at once, with `executor: thread` or `asyncio`, at most 1000.
     concurrency: Annotated[int, between(1, 1000), Key("Jobs at once in a child", 50)] = 1
     #: A function that each child calls once before it takes jobs, to open a connection pool, say. If it raises, the
-    #: child has failed to start. null: none.
+    #: child has failed to start.
     on_start: Annotated[DottedPath | None, Key("Start function", "shop.startup")] = None
-    #: 0 to 19, added to the daemon's own niceness: the higher, the more the children give way to other processes when
-    #: the processor is busy.
+    #: 0 to 19, added to the daemon's own niceness: the higher, the more the children give way to other processes.
     nice: Annotated[int, between(0, 19), Key("Niceness", 5)] = 0
     #: The system user that the group's task code runs as; only root can change it. null: the daemon's own.
     user: Annotated[Account | None, Key("User", "shop")] = None
-    #: The working directory of children, which is also put on sys.path; symlinks are resolved when the group starts. A
-    #: relative path starts at the file that holds it: `.` is the file's own directory.
+    #: The working directory of children, which is also put on sys.path. Symlinks are resolved when the group starts.
+    #: `.` is the directory of this file.
     directory: Annotated[FilePath, Key("Directory", "/srv/shop", ".")] = "/"
-    #: Paths such as the symlink that a deployment switches. The group loads its code anew, as after `fusiond reload
-    #: --code`, when one of them leads to another directory, or when the file that it leads to is replaced or touched. A
-    #: relative path starts at the file that holds it.
+    #: Paths such as the symlink that a deployment switches. The group loads its code again when one of them leads to
+    #: another directory, or when the file that it leads to is replaced or touched.
     reload_on: Annotated[tuple[FilePath, ...], Key("Reload on", ["/srv/shop/current"], in_place=True)] = ()
     #: The interpreter that runs the task code, CPython 3.9 or newer. A relative path starts at `directory`. null: the
     #: daemon's own.
     python: Annotated[str | None, PATH_ELSEWHERE, Key("Python", ".venv/bin/python")] = None
-    #: Variables that children get, in addition to PATH, LANG, TZ, HOME and USER. A number or boolean is passed on as it
-    #: is written.
+    #: Variables that children get. A number or boolean is passed on as it is written.
     environment: Annotated[
         Mapping[Variable, Annotated[str, AS_WRITTEN]], Key("Environment", {"APP_ENV": "production", "WORKERS": 4})
     ] = field(default_factory=dict)
-    #: Files of NAME=VALUE lines, read when the group starts; a later file wins, and `environment` wins over all. A
-    #: relative path starts at the file that holds it.
+    #: Files of NAME=VALUE lines, read when the group starts; a later file wins, and `environment` wins over all.
     environment_file: Annotated[tuple[FilePath, ...], Key("Environment files", ["/etc/shop.env"])] = ()
     #: Names, or globs, of the daemon's own variables that children get.
     pass_environment: Annotated[tuple[VariableGlob, ...], Key("Variables to pass on", ["DB_*", "SENTRY_DSN"])] = ()
@@ -222,11 +217,11 @@ class WorkerGroup:
     #: How long running jobs may take at shutdown before they are killed and given back. A reload waits without this
     #: limit.
     drain_timeout: Annotated[Duration, Key("Time to drain", "30s", "1h", in_place=True)] = 30.0
-    #: A child is replaced after so many jobs. null: no limit.
+    #: A child is replaced after so many jobs.
     max_jobs: Annotated[int | None, between(1, 1_000_000_000), Key("Jobs per child", 10000, in_place=True)] = None
-    #: A child whose resident memory is above this is replaced between two jobs. null: no limit.
+    #: A child whose resident memory is above this is replaced between two jobs.
     max_memory: Annotated[int | None, BYTES, Key("Memory per child", "512MiB", in_place=True)] = None
-    #: A child older than this is replaced between two jobs, one child at a time. null: no limit.
+    #: A child older than this is replaced between two jobs, one child at a time.
     max_age: Annotated[Duration | None, Key("Age of a child", "1h", in_place=True)] = None
 
     @property

@@ -44,14 +44,14 @@ _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REFERENCE: Final = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\$\{)")
 
 
-class RefusedText(Exception):  # noqa: N818 - the text is refused
+class RefusedText(Exception):
     """The text is not YAML, or hostile. `problem` is its one problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
 
-class _BadReference(ValueError):  # noqa: N818 - the reference is bad, not the program
+class _BadReference(ValueError):
     """A reference that cannot be replaced. `args` are the code, message and remedy of its problem."""
 
 

@@ -14,7 +14,7 @@ from fusiond.config.problems import Problem
 ALL: Final = "*"
 
 
-class Refused(Exception):  # noqa: N818 - the operator reads it
+class Refused(Exception):
     """The candidate is not accepted; the running configuration stays."""
 
     def __init__(self, reason: str, problems: Sequence[Problem] = ()) -> None:

@@ -81,7 +81,8 @@ class Transaction:
         try:
             digest = yield from self._take(candidate)
             self._processes.try_again()
-            code = self._code()
+            # ALL among them: each group loads its code again, whether it has changed or not
+            code = frozenset().union(*(request.code for request in self._requests if request.who != RELEASE_WATCHER))
             rotated = self._rotated()
             self.released = self._switched()
             if not (code or rotated or self.released) and digest == accepted.hash:
@@ -124,10 +125,6 @@ class Transaction:
             restores=running.restores,
             instead_of=running.instead_of,
         ).hash
-
-    def _code(self) -> frozenset[str]:
-        """The groups that are to load their code anew, whether it has changed or not; ALL: each."""
-        return frozenset().union(*(request.code for request in self._requests if request.who != RELEASE_WATCHER))
 
     def _rotated(self) -> frozenset[str]:
         """The groups whose environment files have changed, if somebody asked for the reload: they are not watched."""
@@ -208,20 +205,20 @@ class Transaction:
             why = "cannot change while the daemon runs; restart it, or write what it was"
             raise self._refused_at(str(plan), "needs-restart", {key: f"{key} {why}" for key in plan.refused})
         self.plan = plan
-        anew = {*plan.names("added"), *plan.names("replaced")}
+        started = {*plan.names("added"), *plan.names("replaced")}
         kept = self._processes.generations
-        return {part_of(name): snapshot.generation if name in anew else kept[part_of(name)] for name in groups}
+        return {part_of(name): snapshot.generation if name in started else kept[part_of(name)] for name in groups}
 
     def _try(self, snapshot: Snapshot, generations: Mapping[str, int]) -> Steps:
         """Start the new programs beside those that run, their claims held; wait until all are ready. Raises Refused."""
         wanted = wanted_programs(snapshot, generations, self._processes.run)
-        anew = {name: program for name, program in wanted.items() if name not in self._processes.wanted}
+        started = {name: program for name, program in wanted.items() if name not in self._processes.wanted}
         deadline = time.monotonic() + TRIAL
         # Processes of a refused trial before, under the same generation, end first.
-        while ending := [process for process in self._processes if process.program.name in anew]:
+        while ending := [process for process in self._processes if process.program.name in started]:
             _check_deadline(ending, deadline)
             yield deadline
-        trial = [self._processes.add(program, trial=True) for program in anew.values()]
+        trial = [self._processes.add(program, trial=True) for program in started.values()]
         self._processes.keep_stopped()
         while waiting := [process for process in trial if not self._passed(process)]:
             _check_deadline(waiting, deadline)

@@ -30,6 +30,7 @@ from supervisor.states import ProcessStates as State
 from supervisor.states import getProcessStateDescription
 
 from fusiond.config.release_marks import Mark
+from fusiond.link_messages import Command
 from fusiond.program import EX_CONFIG
 from fusiond.supervise import tree
 from fusiond.supervise.supervisord.program_config import ProgramConfig
@@ -181,18 +182,18 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
 
     # ---- what it is told and asked
 
-    def say(self, **command: Any) -> bool:
+    def say(self, command: Command) -> bool:
         """Send one command over the link; whether it was sent."""
-        return bool(self.pipes) and self.pipes["link"].say(**command)
+        return bool(self.pipes) and self.pipes["link"].say(command)
 
     def tell_drain(self) -> None:
         """Have it end when its last job ends. If the link is full now, it is told at a later turn."""
         self.draining = True
-        self._drain_told = self._drain_told or self.say(do="drain")
+        self._drain_told = self._drain_told or self.say({"do": "drain"})
 
     def tell_claims(self, *, on: bool) -> None:
         """Have it claim, or claim nothing and say how many jobs still run."""
-        if on != self._claims_told and self.say(do="claims", on=on):
+        if on != self._claims_told and self.say({"do": "claims", "on": on}):
             self._claims_told, self.busy, self.waits_for_redis = on, None, False
 
     def ask(self, now: float) -> None:
@@ -200,7 +201,7 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         if self.pid:
             self.asked += 1
             self._unanswered_since = min(self._unanswered_since, now)
-            self.say(do="answer", n=self.asked)
+            self.say({"do": "answer", "n": self.asked})
 
     def ask_again(self, now: float) -> None:
         """Ask, and count its silence from now on: the silence before may be the fault of this loop."""
@@ -326,26 +327,23 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
             case {"is": "loaded", "environment": str(digest), "release": dict(found)}:
                 self.environment = digest
                 self.release = {path: mark and Mark(*mark) for path, mark in found.items()}
-            case {"is": "busy" | "scaled"}:
-                self._note_size(message)
+            case {"is": "busy", "slots": int(slots), "jobs": int(jobs), "waits": bool(waits)}:
+                self.left_slots, self.busy, self.waits_for_redis = slots, jobs, waits
+            case {"is": "scaled", "numbers": dict(numbers)}:
+                self.scaled = numbers
             case {"is": "alive", "n": int(number)}:
-                self.answered = max(self.answered, number)
-                if self.answered >= self.asked:
-                    self._unanswered_since = math.inf
+                self._note_alive(number)
             case {"is": "checked", "n": int(number), "trouble": str(trouble)}:
                 self._note_trouble(trouble)
                 self.checked = max(self.checked, number)
             case _:
                 log.debug("%s said %s", self.program.name, message)
 
-    def _note_size(self, message: dict[str, Any]) -> None:
-        """What it still runs, while it drains; or how many children it has."""
-        if message["is"] == "busy":
-            self.left_slots = int(message["slots"])
-            self.busy = int(message.get("jobs", self.left_slots))
-            self.waits_for_redis = bool(message.get("waits"))
-        else:
-            self.scaled = {name: value for name, value in message.items() if name != "is"}
+    def _note_alive(self, number: int) -> None:
+        """It has answered the question of this number."""
+        self.answered = max(self.answered, number)
+        if self.answered >= self.asked:
+            self._unanswered_since = math.inf
 
     def _note_ready(self, seconds: float) -> None:
         """It has started. If it has said why it cannot serve, such as that no task loads, it is not logged as ready."""

@@ -12,6 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from fusiond.link_messages import Command
+
 _PACKET = 64 * 1024
 log = logging.getLogger(__name__)
 
@@ -29,8 +31,8 @@ class ProgramLink:
         """The descriptor that is polled."""
         return self._ours.fileno()
 
-    def say(self, **command: Any) -> bool:
-        """Send one command without blocking; whether it was sent. A program that has ended is no error."""
+    def say(self, command: Command) -> bool:
+        """Send one command without blocking; whether it was sent. A program that has ended is not an error."""
         try:
             self._ours.send(json.dumps(command).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
         except OSError as error:
@@ -75,6 +77,6 @@ class ProgramLink:
             self._on_message(json.loads(packet))
 
     def handle_error(self) -> None:
-        """The program sent something that is no message: read no more from it. Its end is still noticed."""
+        """The program sent something that is not a message: read no more from it. Its end is still noticed."""
         log.exception("%s sent a message that cannot be read", self._name)  # noqa: LOG004 - called in an except block
         self.closed = True

@@ -178,6 +178,7 @@ class FusionNamespace:
             "settled": self._processes.settled(),
             "ending": self._ending(),
             "drained": self._processes.drained,
+            "drained_queues": self._processes.drained_queues(),
             "generation": accepted.generation,
             "hash": accepted.hash,
             "restores": accepted.restores,

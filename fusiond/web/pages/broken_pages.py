@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from fusiond.broker.queries import BrokenBody
+from fusiond.inspecting.queues import newest_bodies
 from fusiond.masking import Secret, masked_body
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME, known_queue
 
 _BODY = (NAME, Input("body", "the digest of a body", "path", pattern="[0-9a-f]{12}", required=True))
-#: bodies that are shown of a queue, read at once, and kept by Redis; characters of one that are shown
+#: bodies that are shown of a queue; characters of one that are shown
 _SHOWN: Final = 20
-_PAGE: Final = 10
-_KEPT: Final = 1000
 _TEXT: Final = 2000
 
 
@@ -52,11 +51,8 @@ async def _show(call: WebCall) -> Broken:
     secret = await backend.secret()
     rows: list[BrokenRow] = []
     for queue in queues:
-        for start in range(0, _SHOWN, _PAGE):
-            page = await backend.run(backend.verbs.broken(queue, start, count=_PAGE))
-            rows += [_row(queue, body, secret) for body in page]
-            if len(page) < _PAGE:
-                break
+        newest = await backend.run(newest_bodies(backend.verbs, queue, most=_SHOWN))
+        rows += [_row(queue, body, secret) for body in newest]
     return Broken(sorted(rows, key=lambda row: row.at, reverse=True), queues)
 
 
@@ -68,14 +64,11 @@ def _row(queue: str, body: BrokenBody, secret: Secret) -> BrokenRow:
 async def _find(call: WebCall) -> BrokenBody:
     """The body that the call names. Raises NotThere."""
     queue = await known_queue(call)
-    for start in range(0, _KEPT, _PAGE):
-        page = await call.backend.run(call.backend.verbs.broken(queue, start, count=_PAGE))
-        for body in page:
-            if body.digest == call["body"]:
-                return body
-        if len(page) < _PAGE:
-            break
-    raise NotThere(f"queue {queue} has no broken body {call['body']} any more")
+    is_meant = lambda body: body.digest == call["body"]  # noqa: E731
+    found = await call.backend.run(newest_bodies(call.backend.verbs, queue, is_meant, most=1))
+    if not found:
+        raise NotThere(f"queue {queue} has no broken body {call['body']} any more")
+    return found[0]
 
 
 async def _requeue(call: WebCall) -> Done:

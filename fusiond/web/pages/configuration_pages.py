@@ -18,7 +18,7 @@ from fusiond.config.load import load
 from fusiond.config.model import Config, rebuild
 from fusiond.config.secrets import HIDDEN, hidden_config
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall, view_of
 from fusiond.web.inputs import Input
 from fusiond.web.pages.refused_files import FileText, ProblemRow, placed
 
@@ -144,18 +144,15 @@ async def _show(call: WebCall) -> Configuration:
         files=files,
         others=others,
         names={kind: sorted(getattr(backend.config, kind)) for kind in _EXPLAINED},
-        history=[_row(entry) for entry in reversed(kept)],
+        history=[
+            view_of(GenerationRow, entry, at=round(entry.accepted_at * 1000), hash=entry.hash[:12])
+            for entry in reversed(kept)
+        ],
     )
 
 
 def _entries(backend: Backend) -> list[history.Entry]:
     return history.entries(paths.history(backend.state), of=backend.source)
-
-
-def _row(entry: history.Entry) -> GenerationRow:
-    at = round(entry.accepted_at * 1000)
-    asked_by = [*entry.asked_by]
-    return GenerationRow(entry.generation, at, asked_by, entry.changes, entry.restores, entry.hash[:12])
 
 
 def _problems(said: list[dict[str, Any]]) -> list[ProblemRow]:
@@ -178,17 +175,16 @@ async def _plan(call: WebCall) -> ReloadPlan:
 
 
 async def _reload(call: WebCall) -> Done:
-    outcome = await call.backend.ask_daemon("reload", call.asker, "", patience=_RELOAD)
-    return _done(outcome)
+    return await _ask(call, "reload", call.asker, "")
 
 
 async def _rollback(call: WebCall) -> Done:
-    outcome = await call.backend.ask_daemon("rollback", str(call["generation"]), call.asker, patience=_RELOAD)
-    return _done(outcome)
+    return await _ask(call, "rollback", str(call["generation"]), call.asker)
 
 
-def _done(outcome: dict[str, Any]) -> Done:
-    """The headline; of a refusal, also the first line of its reason."""
+async def _ask(call: WebCall, verb: str, *arguments: str) -> Done:
+    """The headline of the outcome; of a refusal, also the first line of its reason."""
+    outcome = await call.backend.ask_daemon(verb, *arguments, patience=_RELOAD)
     refused = outcome["result"] == "refused"
     return Done(": ".join(str(outcome["summary"]).splitlines()[: 1 + refused]), not refused)
 
@@ -229,7 +225,7 @@ def _explained(backend: Backend, kind: str, name: str) -> Origins:
     if name not in getattr(loaded.config, kind):
         raise NotThere(f"the file has no {kind}.{name}")
     values = _EXPLAINED[kind](loaded.tree.root, loaded.config, name)
-    origins = [Origin(each.key, each.shown, each.where, each.set_by or "") for each in values]
+    origins = [view_of(Origin, each, set_by=each.set_by or "") for each in values]
     differs = getattr(loaded.config, kind).get(name) != getattr(backend.config, kind).get(name)
     return Origins(kind, name, origins, differs)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 
 from fusiond.broker.ticks import CronState
 from fusiond.config.model import CronEntry
 from fusiond.config.units import written
-from fusiond.enqueue_options import NO_OPTIONS
 from fusiond.flows.run_control import RunRef
-from fusiond.flows.shapes import shape_of
-from fusiond.job import new_id
+from fusiond.inspecting.cron_runs import outcomes_of, run_now
 from fusiond.schedule.cron import next_tick, ticks
-from fusiond.schedule.decision import inputs_of_tick
 from fusiond.schedule.overdue import overdue_since
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
@@ -68,18 +64,11 @@ async def entries(backend: Backend) -> list[CronRow]:
     successes = await backend.run_all(
         [verbs.cron_success(queue, name) for queue, name in zip(queues, config.cron, strict=True)]
     )
-    outcomes = await _outcomes(backend, states)
+    outcomes = await backend.run(outcomes_of(verbs, states))
     found = zip(config.cron.values(), states, successes, outcomes, strict=True)
     now = int(time.time() * 1000)
     rows = [_row(entry, state, success, outcome, now) for entry, state, success, outcome in found]
     return sorted(rows, key=lambda each: (each.overdue_since is None, each.coming[:1] or [2**60], each.name))
-
-
-async def _outcomes(backend: Backend, states: list[CronState]) -> list[str]:
-    """How the job of each entry's last tick stands; the last status that the scheduler has noted once it is dropped."""
-    calls = [backend.verbs.last_status(state) for state in states if state.last_job]
-    statuses = iter(await backend.run_all(calls))
-    return [(next(statuses) or state.last_status or "gone") if state.last_job else "" for state in states]
 
 
 def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: int) -> CronRow:
@@ -95,7 +84,7 @@ def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: in
         suspended_by=suspended,
         last=state.last_enqueued,
         last_job=f"{state.last_queue}/{state.last_job}" if state.last_job else None,
-        outcome=str(outcome),
+        outcome=outcome,
         decided_at=state.last,
         decision=state.decision,
         coming=[] if suspended else _coming(entry, now),
@@ -115,15 +104,10 @@ async def _show(call: WebCall) -> Cron:
 async def _run(call: WebCall) -> Done:
     """As the scheduler would at this moment, but outside the schedule."""
     entry, backend = _entry(call), call.backend
-    if entry.flow:
-        shape = shape_of(backend.config, entry.flow)
-        inputs = json.loads(inputs_of_tick(entry, int(time.time() * 1000)))
-        run = await backend.run(backend.runs.start(RunRef(shape.own.queue, new_id()), shape, inputs))
-        await backend.run(backend.verbs.note_cron_run(entry.name, run.name, call.asker))
-        return Done(f"{entry.name}: run {run.name} of flow {entry.flow} has begun")
-    job = await backend.run(backend.producer.enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs)))
-    await backend.run(backend.verbs.note_cron_run(entry.name, job.name, call.asker))
-    return Done(f"{entry.name}: job {job.name} is enqueued", jobs=1)
+    made = await backend.run(run_now(backend.verbs, backend.config, entry, call.asker))
+    if isinstance(made, RunRef):
+        return Done(f"{entry.name}: run {made.name} of flow {entry.flow} has begun")
+    return Done(f"{entry.name}: job {made.name} is enqueued", jobs=1)
 
 
 async def _suspend(call: WebCall) -> Done:
@@ -141,7 +125,7 @@ async def _resume(call: WebCall) -> Done:
 
 
 def _entry(call: WebCall) -> CronEntry:
-    found = call.backend.config.cron.get(call["entry"])
+    found = call.backend.config.cron_by_name.get(call["entry"])
     if found is None:
         raise NotThere(f"this host's file has no cron entry {call['entry']!r}")
     return found

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fusiond.broker.call import Plan
-from fusiond.errors import BadArguments
 from fusiond.flows.run_control import RunControl, RunRef, RunView
-from fusiond.flows.runs import UNREADABLE
-from fusiond.flows.shapes import shape_of
+from fusiond.flows.shapes import depths, shape_of
 from fusiond.job import new_id
+from fusiond.producer.flow_calls import check_inputs
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME
@@ -89,24 +88,20 @@ class RunStory:
 
 async def _list(call: WebCall) -> Flows:
     backend = call.backend
-    found: list[RunView] = []
-    for queue in await backend.queues():
-        found += await backend.run(backend.runs.runs(queue, call["limit"]))
-    found.sort(key=lambda view: (view.ended_at == 0, view.ended_at, view.created_at), reverse=True)
+    found = await backend.run(backend.runs.runs(await backend.queues(), call["limit"]))
     flows = {name: shape_of(backend.config, name).own.inputs() for name in backend.config.flows}
     return Flows([_row(view) for view in found[: call["limit"] * 2]], flows)
 
 
 def _row(view: RunView) -> RunRow:
-    steps = view.run.state.steps.values()
-    done = sum(step.has_ended for step in steps)
-    return RunRow(view.ref.name, view.flow, view.status, view.created_at, view.ended_at, done, len(steps))
+    steps = len(view.run.state.steps)
+    return RunRow(view.ref.name, view.flow, view.status, view.created_at, view.ended_at, view.steps_done, steps)
 
 
 async def _show(call: WebCall) -> RunStory:
     view = await _view(call)
-    depths = _depths({name: step.after for name, step in view.run.flow.steps.items()})
-    steps = [_step(view, name, depths[name]) for name in [*view.run.state.steps][:_STEPS]]
+    depth = depths(view.run.flow.steps)
+    steps = [_step(view, name, depth[name]) for name in [*view.run.state.steps][:_STEPS]]
     return RunStory(_row(view), view.parent, view.masked(await call.backend.secret()).inputs, steps)
 
 
@@ -124,26 +119,13 @@ def _step(view: RunView, name: str, depth: int) -> StepRow:
         failed=ends.failed,
         canceled=ends.canceled,
         works=view.works(name, _WORKS),
-        reason=view.reasons.get(name) or state.reason,
+        reason=view.reason(name),
     )
 
 
-def _depths(after: dict[str, tuple[str, ...]]) -> dict[str, int]:
-    """Of each step of a graph without circles the length of the longest way to it."""
-    found: dict[str, int] = {}
-    while len(found) < len(after):
-        ready = [name for name, before in after.items() if name not in found and all(each in found for each in before)]
-        for name in ready:
-            found[name] = 1 + max((found[each] for each in after[name]), default=-1)
-    return found
-
-
 async def _view(call: WebCall) -> RunView:
-    """The run that the call names. Raises JobNotFound, NotThere."""
-    try:
-        return await call.backend.run(call.backend.runs.view(_ref(call)))
-    except UNREADABLE as error:
-        raise NotThere(f"{_ref(call).name} cannot be read: {error}") from error
+    """The run that the call names. Raises JobNotFound, BrokerError."""
+    return await call.backend.run(call.backend.runs.view(_ref(call)))
 
 
 def _ref(call: WebCall) -> RunRef:
@@ -178,8 +160,7 @@ async def _start(call: WebCall) -> Done:
     if name not in backend.config.flows:
         raise NotThere(f"this host's file has no flow {name!r}")
     shape = shape_of(backend.config, name)
-    if set(inputs) != set(shape.own.inputs()):
-        raise BadArguments(f"flow {name}: its inputs are {', '.join(shape.own.inputs()) or 'none'}")
+    check_inputs(shape, inputs)
     run = await backend.run(backend.runs.start(RunRef(shape.own.queue, new_id()), shape, inputs))
     return Done(f"run {run.name} of flow {name} has begun")
 

@@ -7,19 +7,18 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
-from fusiond.job import JobRecord, JobStatus, PastAttempt, mark_of
-from fusiond.job_display import arguments, error_of, parsed
+from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
+from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, requeued, waits_for, with_hosts
+from fusiond.job import JobRecord, JobStatus, PastAttempt
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, WebCall
+from fusiond.web.endpoint import Done, Endpoint, WebCall, view_of
 from fusiond.web.filters import plural
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
-from fusiond.web.pages.job_rows import JobRow, row_of
-from fusiond.web.pages.job_search import DEPTH, FILTERS, Filter, search
+from fusiond.web.pages.job_search import DEPTH, FILTERS, search
 from fusiond.web.pages.queue_pages import NAME
 
 _JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
@@ -29,6 +28,28 @@ _BULK = 10_000
 #: events of a job that are shown
 _EVENTS = 100
 _PAGE = 200
+#: characters of a call or an error in a list
+_DETAIL = 300
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in a list."""
+
+    #: its full name, `queue/id`
+    name: str
+    queue: str
+    id: str
+    task: str
+    status: str
+    attempts: int
+    #: when it ended, else when it began, is due, or was enqueued: epoch ms
+    at: int | None
+    #: the call, as Python would write it
+    call: str
+    #: why it failed, in a line; empty: it has not
+    error: str
+    log_tag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,29 +111,46 @@ class JobStory:
 
 async def _list(call: WebCall) -> Jobs:
     backend = call.backend
-    found = await search(backend, Filter.of(call.said), most=call["limit"], depth=call["depth"])
+    found = await search(backend, call.said, most=call["limit"], depth=call["depth"])
     tasks = sorted((await backend.catalogue()).tasks)
-    rows = [row_of(job) for job in found.jobs]
-    return Jobs(rows, found.looked_at, found.among, found.is_complete, await backend.queues(), tasks)
+    rows = [_row(job) for job in found.jobs]
+    complete = found.looked_at >= found.among and not found.unreadable
+    return Jobs(rows, found.looked_at, found.among, complete, await backend.queues(), tasks)
+
+
+def _row(record: JobRecord) -> JobRow:
+    """A job, masked already."""
+    # An error of an earlier attempt says nothing about a job that has finished since, or runs again.
+    failed = record.status in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.SCHEDULED)
+    error = error_of(record.error)[0] if failed else ""
+    return view_of(
+        JobRow,
+        record,
+        status=str(record.status),
+        at=moment(record),
+        call=signature(record)[:_DETAIL],
+        error=(f"cannot be read: {record.broken}" if record.broken else error)[:_DETAIL],
+    )
 
 
 async def _show(call: WebCall) -> JobStory:
     real = await _job(call)
     backend, verbs = call.backend, call.backend.verbs
     holder = await backend.run(verbs.lock_holder(real.queue, real.lock)) if real.lock else None
-    job = masked_job(real, await backend.secret())
+    [job] = await backend.run(with_hosts(verbs, [masked_job(real, await backend.secret())]))
     args, kwargs = arguments(job.args)
     error, traceback = error_of(job.error)
-    return JobStory(
-        job=row_of(job),
+    return view_of(
+        JobStory,
+        job,
+        job=_row(job),
         args=args,
         kwargs=kwargs,
         result=parsed(job.result),
         has_result=job.result is not None,
         error=error,
         traceback=traceback,
-        printed=job.printed,
-        attempts=await _attempts(backend, job),
+        attempts=[*job.history],
         events=await _events(backend, job),
         meta=parsed(job.meta),
         lock_holder=holder,
@@ -120,15 +158,7 @@ async def _show(call: WebCall) -> JobStory:
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
-        **{name: getattr(job, name) for name in _PLAIN},
     )
-
-
-#: fields of a story that are those of the record
-_PLAIN = (
-    "description", "key", "priority", "created_at", "due_at", "started_at", "ended_at", "expires_at", "crashes",
-    "rescues", "last_outcome", "lock", "run", "step",
-)  # fmt: skip
 
 
 async def _job(call: WebCall) -> JobRecord:
@@ -143,14 +173,6 @@ async def _job_of(backend: Backend, queue: str, id_: str) -> JobRecord:
     return found
 
 
-async def _attempts(backend: Backend, job: JobRecord) -> list[PastAttempt]:
-    """Those that did not finish, with the hosts of lost ones as far as their workers are remembered."""
-    if not any(past.worker for past in job.history):
-        return [*job.history]
-    hosts = {mark_of(name): name.rpartition(".")[0] for name in await backend.run(backend.verbs.worker_names())}
-    return [dataclasses.replace(past, host=past.host or hosts.get(past.worker, "")) for past in job.history]
-
-
 async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
     """Its events, among the newest ones of its queue."""
     if backend.config.events is None:
@@ -161,11 +183,9 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
 async def _waits(backend: Backend, job: JobRecord) -> str:
     """Why it does not run, in a sentence; empty if it does, or has ended."""
     if job.status is JobStatus.HELD and job.limit:
-        task, _, values = job.limit.partition(" ")
-        return f"the limit of task {task} holds it" + (f", for {values}" if values else "")
+        return f"it is held {held(job)}"
     if job.status is JobStatus.DEFERRED:
-        need, names = await backend.run(backend.verbs.parents(job.queue, job.id))
-        return f"waits for {need} of {plural(len(names), 'job')}: {', '.join(names[:10])}"
+        return f"waits for {waits_for(*await backend.run(backend.verbs.parents(job.queue, job.id)), 10)}"
     if job.status not in (JobStatus.QUEUED, JobStatus.HELD):
         return ""
     counts = (await backend.counts())[0].get(job.queue)
@@ -179,25 +199,23 @@ async def _waits(backend: Backend, job: JobRecord) -> str:
 async def _requeue(call: WebCall) -> Done:
     job = await _job(call)
     [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
-    words = {1: "is queued again", 2: "is queued already", LOCKED: "stays: another job holds its lock (`unique`)"}
-    instead = "; enqueue it again" if job.status is JobStatus.FINISHED else ""
-    refusal = f"is {job.status}, neither failed nor canceled{instead}"
-    return Done(f"{job.name} {words.get(code, refusal)}", code in (1, 2), 1)
+    return _became(job, requeued(code, job.status))
 
 
 async def _cancel(call: WebCall) -> Done:
     job = await _job(call)
     word = await call.backend.run(call.backend.verbs.cancel(job.queue, job.id, who=call.asker))
-    words = {"canceled": "is canceled", "asked": "runs, and will be stopped", "ended": "has ended already"}
-    return Done(f"{job.name} {words.get(word, 'is no longer there')}", word in ("canceled", "asked"), 1)
+    return _became(job, canceled(word))
 
 
 async def _delete(call: WebCall) -> Done:
     job = await _job(call)
     [code] = await call.backend.run(call.backend.verbs.discard(job.queue, [job.id], finished=True, who=call.asker))
-    later = "is deleted when a minute has passed since its end"
-    words = {1: "is deleted", 2: later, 3: later}
-    return Done(f"{job.name} {words.get(code, f'is {job.status}, and stays')}", bool(code), 1)
+    return _became(job, deleted(code, job.status))
+
+
+def _became(job: JobRecord, what: Judgement) -> Done:
+    return Done(f"{job.name}: {what.text}", what.done, 1)
 
 
 async def _enqueue(call: WebCall) -> Done:
@@ -206,7 +224,7 @@ async def _enqueue(call: WebCall) -> Done:
     if call["like"] is not None:
         args, kwargs = await _with_hidden(call, args, kwargs)
     if is_masked([args, kwargs]) and call["task"] in await call.backend.secret():
-        raise BadInput(f"{HIDDEN} is no value; write the value, or name the job of this task that has it in `like`")
+        raise BadInput(f"{HIDDEN} is not a value; write the value, or name the job of this task that has it in `like`")
     given = {name: call[name] for name in _OPTIONS if call[name] is not None}
     given |= {name: _number_or_text(given[name]) for name in _NUMBERS if name in given}
     job = await call.backend.run(call.backend.producer.enqueue(Options(**given), call["task"], args, kwargs))
@@ -233,7 +251,7 @@ def _number_or_text(said: Any) -> Any:
 
 async def _bulk(call: WebCall) -> Done:
     """The same for each job that fits a filter, the newest first, at most so many."""
-    found = await search(call.backend, Filter.of(call.said), most=call["limit"], depth=call["depth"], patient=True)
+    found = await search(call.backend, call.said, most=call["limit"], depth=call["depth"], patient=True)
     by_queue: dict[str, list[str]] = {}
     for job in found.jobs:
         by_queue.setdefault(job.queue, []).append(job.id)
@@ -242,7 +260,8 @@ async def _bulk(call: WebCall) -> Done:
         for start in range(0, len(ids), _PAGE):
             changed += await _change(call, queue, ids[start : start + _PAGE])
     word = {"requeue": "queued again", "cancel": "canceled", "delete": "deleted"}[call["action"]]
-    return Done(f"{plural(changed, 'job')} of {plural(len(found.jobs), 'job')} {word}", jobs=changed)
+    rest = "; more may fit, so do it again" if found.more or len(found.jobs) == call["limit"] else ""
+    return Done(f"{plural(changed, 'job')} of {plural(len(found.jobs), 'job')} {word}{rest}", jobs=changed)
 
 
 async def _change(call: WebCall, queue: str, ids: list[str]) -> int:
@@ -280,7 +299,7 @@ _ENQUEUE = (
     Input("result_ttl", "how long it is kept once it has finished", "body"),
     Input("failure_ttl", "how long it is kept once it has failed", "body"),
     Input("description", "a text for people", "body", longest=1000),
-    Input("traceparent", "the span in which it is enqueued, as W3C has it", "body", longest=255),
+    Input("traceparent", "the span in which it is enqueued, as a W3C traceparent", "body", longest=255),
     Input("after", "an array of full names of jobs for which it waits", "body", "array", longest=1_048_576),
     Input("join", "how many of them must finish: all, any or a number", "body"),
     Input("on_parent_failure", "what it does if too few of them can finish", "body", words=("fail", "run")),

@@ -49,7 +49,7 @@ class Limits:
 async def _show(call: WebCall) -> Limits:
     backend, name = call.backend, call["queue"] or ""
     listed = await queues(backend)
-    limited = [queue for queue in listed.queues if queue.limits or queue.held]
+    limited = [queue for queue in listed.queues if queue.limits or queue.limited]
     names = [queue.name for queue in listed.queues]
     if not name:
         return Limits(limited, "", [], 0, sorted(names))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
-from typing import Any
+from operator import add
+from typing import Any, Final
 
+from fusiond.broker.counters import MINUTE, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
+from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
 from fusiond.schedule.held_keeping import stuck_tasks
@@ -19,11 +24,14 @@ from fusiond.web.pages import attention
 from fusiond.web.pages.attention import Attention
 from fusiond.web.pages.cron_pages import CronRow, entries
 from fusiond.web.pages.queue_pages import QueueRow, queues
-from fusiond.web.pages.throughput import Throughput, throughput
-from fusiond.web.pages.worker_pages import GroupRow, WorkerRow, groups_of, unkilled, workers
+from fusiond.web.pages.worker_pages import GroupRow, WorkerRow, groups_of, workers
 
 #: seconds for which it is believed what the living daemons run
 _FILES = 5.0
+#: seconds for which the counters are believed
+_BELIEVED: Final = 5.0
+#: minutes over which a rate and the times of jobs are told
+_LATELY: Final = 10
 #: entries and queues that are shown; there are pages for all of them
 _ENTRIES, _QUEUES, _HOSTS = 8, 12, 30
 
@@ -52,6 +60,35 @@ class HostRow:
     daemons: int
     #: whether no other one is newer
     newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """One minute."""
+
+    #: epoch ms of its begin
+    at: int
+    finished: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """The last two hours, and what was counted lately."""
+
+    #: oldest first; the last one has not ended
+    minutes: list[Minute]
+    #: jobs that ended in a second, over the last minutes
+    per_second: float
+    finished: int
+    failed: int
+    #: jobs that ended in the busiest minute
+    busiest: int
+    #: seconds within which half and 95 of 100 attempts ran, and waited, over the last minutes; None: there were none
+    run_median: float | None
+    run_95: float | None
+    wait_median: float | None
+    wait_95: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +127,14 @@ async def _show(call: WebCall) -> Overview:
 
 async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overview:
     listed, rows, ticking, (files, differing), done = await asyncio.gather(
-        queues(backend), workers(backend), entries(backend), _files(backend), throughput(backend)
+        queues(backend), workers(backend), entries(backend), _files(backend), _throughput(backend)
     )
     groups = groups_of(rows, {name for name, group in backend.config.workers.items() if group.processes})
     busiest = sorted(listed.queues, key=_interest)
     found = _attention(listed.queues, rows, ticking)
     more = chain(attention.of_daemon(status), attention.of_files(files, differing))
     hosts = _hosts(files)
-    stuck = attention.of_unkilled(await unkilled(backend))
+    stuck = attention.of_unkilled(unkilled(await backend.workers()))
     held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), (await backend.counts())[0]))
     sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
     return Overview(
@@ -152,6 +189,33 @@ async def _files(backend: Backend) -> tuple[list[FileInForce], list[Drift]]:
         return files, differing
 
     return await backend.kept("files", find, _FILES)
+
+
+async def _throughput(backend: Backend) -> Throughput:
+    """All queues together. Raises BrokerError."""
+
+    async def find() -> list[QueueCounters]:
+        reading = backend.verbs.counters(await backend.queues(), with_minutes=True)
+        return [*reading.read(await backend.run_many(reading.calls)).values()]
+
+    found = await backend.kept("counters", find, _BELIEVED)
+    return _of(series(found, now=time.time()), time.time())
+
+
+def _of(minutes: Sequence[tuple[int, Tally]], now: float) -> Throughput:
+    lately = reduce(add, (tally for _, tally in minutes[-_LATELY:]), Tally())
+    seconds = (_LATELY - 1) * MINUTE + now % MINUTE
+    return Throughput(
+        minutes=[Minute(at * 1000, tally.finished, tally.failed) for at, tally in minutes],
+        per_second=lately.ended / seconds,
+        finished=sum(tally.finished for _, tally in minutes),
+        failed=sum(tally.failed for _, tally in minutes),
+        busiest=max((tally.finished + tally.failed for _, tally in minutes), default=0),
+        run_median=lately.run.quantile(0.5),
+        run_95=lately.run.quantile(0.95),
+        wait_median=lately.wait.quantile(0.5),
+        wait_95=lately.wait.quantile(0.95),
+    )
 
 
 ENDPOINTS = (Endpoint("GET", "/", _show, "Everything at a glance", Overview, template="overview.html"),)

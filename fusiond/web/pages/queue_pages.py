@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from fusiond.broker.records import Counts
+from fusiond.inspecting.queues import limits_in_words
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall, view_of
 from fusiond.web.filters import plural
 from fusiond.web.inputs import Input
 
@@ -25,6 +27,8 @@ class QueueRow:
     scheduled: int
     deferred: int
     held: int
+    #: of the held ones, those that limits of their tasks hold
+    limited: int
     started: int
     #: of the started ones, those whose lease has expired
     lost: int
@@ -62,63 +66,25 @@ async def queues(backend: Backend) -> QueueList:
     counted, errors = await backend.counts()
     serving = (await backend.catalogue()).serving
     rows = [row(backend, name, counts, served=name in serving) for name, counts in counted.items()]
-    return QueueList(sorted(rows, key=lambda each: (not _is_stuck(each), each.name)), errors)
-
-
-def _is_stuck(queue: QueueRow) -> bool:
-    return bool(queue.waiting) and not queue.served
+    return QueueList(sorted(rows, key=lambda each: (each.served or not each.waiting, each.name)), errors)
 
 
 def row(backend: Backend, name: str, counts: Counts, *, served: bool) -> QueueRow:
     """A queue."""
-    return QueueRow(
+    return view_of(
+        QueueRow,
+        counts,
         name=name,
         queued=counts.queued + counts.inbox,
-        oldest_wait_ms=counts.oldest_wait_ms,
-        scheduled=counts.scheduled,
-        deferred=counts.deferred,
-        held=counts.held,
-        started=counts.started,
-        lost=counts.lost,
-        finished=counts.finished,
-        failed=counts.failed,
-        canceled=counts.canceled,
-        broken=counts.broken,
         suspended_by="operator" if counts.suspended_by_operator else "file" if counts.suspended_by_file else "",
-        limits=_limits(counts),
+        limits=[*limits_in_words(counts)],
         served=served,
         history=backend.waiting_of(name),
     )
 
 
-def _limits(counts: Counts) -> list[str]:
-    found = []
-    if counts.max_length is not None:
-        found.append(f"at most {counts.max_length:,} wait")
-    if counts.max_running is not None:
-        found.append(f"at most {counts.max_running:,} run")
-    if counts.rate is not None:
-        found.append(f"at most {counts.rate:,.4g}/s begin")
-    if counts.fair_by:
-        found.append(f"fair by {', '.join(counts.fair_by)}")
-    return found + [f"{task}: {_limit(limit.max_running, limit.rate)}" for task, limit in counts.limits.items()]
-
-
-def _limit(max_running: int | None, rate: tuple[float, int] | None) -> str:
-    words = [] if max_running is None else [f"at most {max_running:,} run"]
-    return ", ".join(words + ([f"at most {1000 / rate[0]:,.4g}/s begin"] if rate else []))
-
-
 async def _show(call: WebCall) -> QueueList:
     return await queues(call.backend)
-
-
-async def _suspend(call: WebCall) -> Done:
-    return await _set_suspended(call, on=True)
-
-
-async def _resume(call: WebCall) -> Done:
-    return await _set_suspended(call, on=False)
 
 
 async def _set_suspended(call: WebCall, *, on: bool) -> Done:
@@ -144,6 +110,7 @@ async def known_queue(call: WebCall) -> str:
     return name
 
 
+_suspend, _resume = (partial(_set_suspended, on=on) for on in (True, False))
 ENDPOINTS = (
     Endpoint("GET", "/queues", _show, "All queues with their jobs by state", QueueList, template="queues.html"),
     Endpoint("POST", "/queues/{queue}/suspend", _suspend, "Accept jobs but begin none", inputs=(NAME,)),

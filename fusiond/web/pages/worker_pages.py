@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from fusiond.broker.hosts.host_records import Worker
-from fusiond.errors import BrokerError
+from fusiond.broker.hosts.host_records import Worker, whole
+from fusiond.inspecting.worker_states import state_of, suspended_queues
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
 from fusiond.web.inputs import Input
@@ -93,7 +92,7 @@ class Workers:
 async def workers(backend: Backend) -> list[WorkerRow]:
     """All workers that were heard in the last minute. Raises BrokerError."""
     counted, _ = await backend.counts()
-    suspended = {name for name, each in counted.items() if each.suspended_by_operator or each.suspended_by_file}
+    suspended = suspended_queues(counted)
     return [_row(worker, suspended) for worker in await backend.workers()]
 
 
@@ -111,46 +110,23 @@ def groups_of(rows: list[WorkerRow], here: set[str]) -> list[GroupRow]:
 
 def _row(worker: Worker, suspended: set[str]) -> WorkerRow:
     said = worker.fields
-    queues = said.get("queues", "").split()
     slots = whole(said.get("slots")) or whole(said.get("processes"))
     return WorkerRow(
         name=worker.name,
         host=worker.name.rpartition(".")[0],
         group=said.get("group", ""),
-        state="gone" if worker.is_gone else _state(said, suspended, queues),
+        state=state_of(worker, suspended, answered=not worker.is_gone),
         running=whole(said.get("running")),
         slots=slots,
         processes=whole(said.get("processes")),
-        queues=queues,
+        queues=worker.queues,
         started_at=whole(said.get("born")),
         trouble=said.get("trouble", ""),
-        jobs=_jobs(said.get("jobs", "[]")),
+        jobs=[
+            RunningJob(each["job"], each["task"], each["ms"], each.get("share"), each.get("message", ""))
+            for each in worker.jobs
+        ],
     )
-
-
-def _state(said: dict[str, str], suspended: set[str], queues: list[str]) -> str:
-    if said.get("phase") == "draining":
-        return "draining"
-    idle = said.get("state") == "idle"
-    return "suspended" if idle and queues and suspended.issuperset(queues) else said.get("state", "started")
-
-
-def _jobs(text: str) -> list[RunningJob]:
-    """The running jobs of a record, the longest first; none if another program has written the record."""
-    try:
-        return [_job(each) for each in json.loads(text)]
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
-        return []
-
-
-def _job(said: dict[str, Any]) -> RunningJob:
-    share = float(said["share"]) if "share" in said else None
-    return RunningJob(str(said["job"]), str(said["task"]), int(said["ms"]), share, str(said.get("message", "")))
-
-
-def whole(said: str | None) -> int:
-    """The number of a field of a record; 0 for what is none."""
-    return int(said) if said and said.isascii() and said.isdigit() and len(said) < 16 else 0
 
 
 def programs_of(status: dict[str, Any]) -> list[ProgramRow]:
@@ -194,15 +170,6 @@ async def _restart(call: WebCall) -> Done:
         raise NotThere(f"this host's file has no worker group {name!r}")
     outcome = await call.backend.ask_daemon("reload", f"restart of {name}, {call.asker}", name, patience=120.0)
     return Done(f"{name}: {outcome['summary']}", outcome["result"] != "refused")
-
-
-async def unkilled(backend: Backend) -> list[tuple[str, str]]:
-    """(worker, job) whose process was killed and has not ended."""
-    try:
-        found = await backend.workers()
-    except BrokerError:
-        return []
-    return [(worker.name, job) for worker in found for job in worker.fields.get("unkilled", "").split()]
 
 
 ENDPOINTS = (

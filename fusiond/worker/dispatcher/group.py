@@ -30,14 +30,16 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import WorkerGroup
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
+from fusiond.link_messages import Apply, Command, Report
 from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
-from fusiond.worker.dispatcher.ends.courier import Courier
+from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
 from fusiond.worker.dispatcher.progress_reports import ProgressReports
 from fusiond.worker.dispatcher.scaler import Scaler
 from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_servers import sentence
+from fusiond.worker.pool.group_config import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ async def run(
     return 0
 
 
-class DoNotLoad(FusionError):  # noqa: N818 - what is the matter
+class DoNotLoad(FusionError):
     """Tasks do not load, and the group is on trial."""
 
     def __init__(self, reason: str, tasks: Sequence[str]) -> None:
@@ -93,27 +95,28 @@ class GroupProgram:
 
     def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
         settings = snapshot.config.broker
-        self._group, self._link, self._held = group, link, held
+        conf = GroupConfig(snapshot.config, group)
+        self._conf, self._link, self._held = conf, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
         *lanes, leases, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(6))
         self._broker, self._outage = broker, Outage(asking, broker.keys)
-        self._courier = Courier(broker, carrying, self._outage)
+        self._relay = OutboxRelay(broker, carrying, self._outage)
         dispatcher = Dispatcher(
-            name, snapshot.config, group, broker, (lanes[0], lanes[1]),
-            leases=leases, courier=self._courier, outage=self._outage, on_problems=self._on_problems,
+            name, conf, broker, (lanes[0], lanes[1]),
+            leases=leases, relay=self._relay, outage=self._outage, on_problems=self._on_problems,
         )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
         self._scaler = Scaler(dispatcher, broker, self._talk, self._on_scaled)
         self._presence = Presence(snapshot, name, broker, self._talk, dispatcher)
-        self._progress = ProgressReports(snapshot.config, self._pool, broker, self._talk)
+        self._progress = ProgressReports(conf, self._pool, broker, self._talk)
         self._beside: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Task[None]
         self._reaching: asyncio.Task[None] | None = None
         self._telling_busy: asyncio.Task[None] | None = None
         self._stops, self._serving = 0, False
         #: what the supervisor was told last, of each kind
-        self._told: dict[str, dict[str, Any]] = {"unloaded": {"reason": ""}}
+        self._told: dict[str, Report] = {"unloaded": {"is": "unloaded", "reason": ""}}
 
     async def run(self, launched: Launched | None) -> None:
         """Serve. Raises FusionError where it cannot become ready."""
@@ -129,15 +132,15 @@ class GroupProgram:
         self._add(self._progress.keep())
         self._add(self._scaler.keep())
         self._add(self._dispatcher.serve_second())
-        self._add(self._courier.keep())
+        self._add(self._relay.keep())
         self._listening = self._add(self._listen())
         self._serving = True
         await self._dispatcher.serve()
         self._cancel_beside()
-        await self._courier.end()
+        await self._relay.end()
         await self._presence.end()
         if self._dispatcher.phase >= Phase.DRAINING:
-            log.info("group '%s' has ended", self._group.name)
+            log.info("group '%s' has ended", self._conf.group.name)
 
     def close(self) -> None:
         """End the children and all that runs beside."""
@@ -175,27 +178,27 @@ class GroupProgram:
                 one.result()
         problems = await ready
         if problems and self._held:
-            raise DoNotLoad(f"group '{self._group.name}': {sentence(problems)}", sorted(problems))
-        if self._pool.start_failure and self._held:
-            raise FusionError(self._pool.start_failure)
-        nothing_loads = self._pool.nothing_loads
+            raise DoNotLoad(f"group '{self._conf.group.name}': {sentence(problems)}", sorted(problems))
+        if self._pool.servers.start_failure and self._held:
+            raise FusionError(self._pool.servers.start_failure)
+        nothing_loads = self._pool.servers.nothing_loads
         if nothing_loads:
-            log.warning("group '%s': its tasks are tried again until one loads", self._group.name)
+            log.warning("group '%s': its tasks are tried again until one loads", self._conf.group.name)
             # First, so that it never counts as serving. It has started all the same: the daemon waits for it no longer.
-            self._link.say(**{"is": "checked", "n": 0, "trouble": nothing_loads})
-        self._link.say(**{"is": "ready"})
+            self._link.say({"is": "checked", "n": 0, "trouble": nothing_loads})
+        self._link.say({"is": "ready"})
         if not nothing_loads:
-            processes = self._group.scaling.min if self._group.scaling else self._group.processes
-            log.info("group '%s' is ready; processes: %d", self._group.name, processes)
+            processes = self._conf.group.scaling.min if self._conf.group.scaling else self._conf.group.processes
+            log.info("group '%s' is ready; processes: %d", self._conf.group.name, processes)
         if not self._held:
             self._dispatcher.go()
 
     def _on_problems(self) -> None:
         """Tell which tasks cannot run, and why; which environment files and release the fork server has loaded."""
         self._presence.note_change()
-        self._tell("unloaded", reason=self._pool.unloaded)
-        if origin := self._pool.origin:
-            self._tell("loaded", environment=origin.environment, release=origin.release)
+        self._tell({"is": "unloaded", "reason": self._pool.servers.unloaded})
+        if origin := self._pool.servers.origin:
+            self._tell({"is": "loaded", "environment": origin.environment, "release": origin.release})
 
     def _on_scaled(self, numbers: dict[str, Any]) -> None:
         """Tell how many children there are, and why."""
@@ -203,13 +206,13 @@ class GroupProgram:
             return
         self._presence.scaled = numbers
         self._presence.note_change()
-        self._link.say(**{"is": "scaled"}, **numbers)
+        self._link.say({"is": "scaled", "numbers": numbers})
 
-    def _tell(self, kind: str, **what: Any) -> None:
+    def _tell(self, report: Report) -> None:
         """Tell the supervisor, unless it was told the same before."""
-        if self._told.get(kind) != what:
-            self._told[kind] = what
-            self._link.say(**{"is": kind}, **what)
+        if self._told.get(report["is"]) != report:
+            self._told[report["is"]] = report
+            self._link.say(report)
 
     async def _reach_redis(self) -> None:
         """Until Redis has answered; it may be started after us. Raises BrokerUnfit."""
@@ -220,14 +223,14 @@ class GroupProgram:
             except BrokerUnavailable as error:
                 failures += 1
                 if failures == 1:
-                    log.error("%s", error)  # noqa: TRY400 - a sentence, not a traceback
+                    log.error("%s", error)
                 await self._outage.wait(failures)
             else:
                 return
 
     async def _trouble(self) -> str:
         """Why this group cannot serve just now; "" where it can."""
-        return self._pool.trouble or await trouble(self._talk, self._broker.keys)
+        return self._pool.servers.trouble or await trouble(self._talk, self._broker.keys)
 
     # -- wake-ups -----------------------------------------------------------------------------------------------------
 
@@ -235,7 +238,7 @@ class GroupProgram:
         """Wake the dispatcher when a queue has jobs; without the connection the poll does."""
         failures = 0
         while True:
-            channels = {self._broker.keys.wake(queue): queue for queue in self._dispatcher.queues.names}
+            channels = {self._broker.keys.wake(queue): queue for queue in self._dispatcher.planner.queues.names}
             try:
                 messages = await self._talk.subscribe([*channels, self._broker.keys.workers])
                 failures = 0
@@ -246,9 +249,7 @@ class GroupProgram:
 
     async def _hear_wakes(self, messages: AsyncGenerator[tuple[str, bytes]], channels: Mapping[str, str]) -> None:
         """Until the connection is lost. Raises BrokerUnavailable."""
-        # What was enqueued or canceled before the subscription stood has woken nobody.
-        self._dispatcher.claim_from()
-        self._dispatcher.leases.renew_soon()
+        self._dispatcher.on_listening()
         try:
             async for channel, message in messages:
                 if channel == self._broker.keys.workers:
@@ -256,22 +257,22 @@ class GroupProgram:
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
-                    await self._dispatcher.wake_ups.hear(channels[channel], message)
+                    self._dispatcher.wake_ups.hear(channels[channel], message)
         finally:
             await messages.aclose()
 
     # -- who may tell us what to do -----------------------------------------------------------------------------------
 
-    def _on_command(self, command: dict[str, Any]) -> None:
-        match command.get("do"):
+    def _on_command(self, command: Command) -> None:
+        match command["do"]:
             case "apply":
                 self._apply(command)
             case "go":
                 self._dispatcher.go()
             case "leave":
-                self._dispatcher.leave(int(command["slots"]))
+                self._dispatcher.leave(command["slots"])
             case "claims":
-                self._dispatcher.set_claims(on=bool(command["on"]))
+                self._dispatcher.set_claims(on=command["on"])
                 self._keep_telling_busy(on=not command["on"])
             case "drain":
                 self._dispatcher.drain()
@@ -280,25 +281,25 @@ class GroupProgram:
                 log.error("the supervisor asked for %r, which this program does not know", other)
         self._presence.note_change()
 
-    def _apply(self, command: dict[str, Any]) -> None:
+    def _apply(self, command: Apply) -> None:
         """Change in place; answers only when it is done."""
         try:
             snapshot = read_snapshot(command["snapshot"])
         except FusionError as error:
-            log.error("%s", error)  # noqa: TRY400
+            log.error("%s", error)
             return
-        group = snapshot.config.workers.get(self._group.name)
+        group = snapshot.config.workers.get(self._conf.group.name)
         if group is not None:
-            queues = self._dispatcher.queues.names
-            self._group, self._presence.generation = group, snapshot.generation
+            queues = self._dispatcher.planner.queues.names
+            self._presence.generation = snapshot.generation
             self._dispatcher.set_config(snapshot.config, group)
-            self._progress.set_config(snapshot.config)
+            self._progress.follow()
             self._scaler.follow()
             logs.set_level(snapshot.config.logging.level)
-            if self._dispatcher.queues.names != queues:
+            if self._dispatcher.planner.queues.names != queues:
                 self._listening.cancel()
                 self._listening = self._add(self._listen())
-        self._link.say(**{"is": "applied", "generation": command["generation"]})
+        self._link.say({"is": "applied", "generation": command["generation"]})
 
     def _keep_telling_busy(self, *, on: bool) -> None:
         if self._telling_busy:
@@ -313,8 +314,9 @@ class GroupProgram:
         `waits`: none runs, but an answer of Redis is missing: an outcome may not be stored, or a job may come still.
         """
         while True:
-            jobs = self._pool.running
-            self._tell("busy", slots=self._pool.used(), jobs=jobs, waits=not jobs and self._dispatcher.busy)
+            jobs = self._pool.capacity.running
+            waits = not jobs and self._dispatcher.busy
+            self._tell({"is": "busy", "slots": self._pool.capacity.used(), "jobs": jobs, "waits": waits})
             await asyncio.sleep(0.05)
 
     def _on_signal(self) -> None:
@@ -324,9 +326,9 @@ class GroupProgram:
             log.info("stopping at once")
             self._stop_cold()
             return
-        log.info("stopping: running jobs have %g s", self._group.drain_timeout)
+        log.info("stopping: running jobs have %g s", self._conf.group.drain_timeout)
         self._dispatcher.drain()
-        asyncio.get_running_loop().call_later(self._group.drain_timeout, self._stop_cold)
+        asyncio.get_running_loop().call_later(self._conf.group.drain_timeout, self._stop_cold)
 
     def _stop_cold(self) -> None:
         self._dispatcher.stop_cold()

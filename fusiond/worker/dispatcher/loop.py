@@ -1,11 +1,11 @@
 """
 Have the jobs of one group run.
 
-1. claim   as many jobs as there is room for (asking.py says of which queues, lanes.py when, exchange.py asks)
+1. claim   as many jobs as there is room for (claim_planner.py says of which queues, lanes.py when, lane.py asks)
 2. permit  have Redis store that a job may begin, if it may begin once only (waiting.py)
 3. hand    them to the children (pool/pool.py)
 4. renew   the leases of jobs still held (leases.py)
-5. settle  what has ended (endings.py), many in the round trip of the next claim
+5. settle  what has ended (attempt_settler.py), many in the round trip of the next claim
 6. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
 
 It serves until it is told to drain, which has no deadline, or to stop cold.
@@ -27,22 +27,21 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.job import mark_of
-from fusiond.worker.dispatcher.claims.asking import Asking
-from fusiond.worker.dispatcher.claims.confirming import Confirming
-from fusiond.worker.dispatcher.claims.exchange import Exchange
+from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
 from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
+from fusiond.worker.dispatcher.claims.lane import Lane
 from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import Leases
-from fusiond.worker.dispatcher.claims.parkings import Parkings
-from fusiond.worker.dispatcher.claims.queue_order import Queues
+from fusiond.worker.dispatcher.claims.reservations import Reservations
 from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
-from fusiond.worker.dispatcher.ends.courier import Courier
-from fusiond.worker.dispatcher.ends.endings import Endings
+from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.dispatcher.ends.job_log import JobLog
+from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
 from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.pool_reports import Problems
 
@@ -69,13 +68,12 @@ class Dispatcher:
     def __init__(
         self,
         name: str,
-        config: Config,
-        group: WorkerGroup,
+        conf: GroupConfig,
         broker: Verbs,
         lanes: tuple[AsyncConnection, AsyncConnection],
         *,
         leases: AsyncConnection,
-        courier: Courier,
+        relay: OutboxRelay,
         outage: Outage,
         on_problems: Callable[[], None],
     ) -> None:
@@ -83,39 +81,36 @@ class Dispatcher:
         A dispatcher that claims nothing yet.
 
         `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
-        `courier`: empties outboxes; `on_problems`: called when other tasks load than did before.
+        `relay`: empties outboxes; `on_problems`: called when other tasks load than did before.
         """
-        self.config, self.group = config, group
-        self.phase = Phase.HELD
+        self.conf, self.phase = conf, Phase.HELD
         #: an operator drains this host: it claims nothing, until that is undone
         self.paused = False
         self._outage, self._on_problems = outage, on_problems
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.job_log = JobLog(config)
+        self.job_log = JobLog(conf)
         self._is_second_busy = False
-        self._parkings = Parkings(mark_of(name), lambda: self._asking.free)
+        self._reservations = Reservations(mark_of(name), lambda: self.planner.free)
         self._held_tasks = HeldTasks(self._can_run)
         self._lanes = Lanes(
-            name, broker, lanes, self.job_log.ended,
-            on_outbox=courier.note, held_tasks=self._held_tasks, parkings=self._parkings,
+            name, conf, broker, lanes, self.job_log.ended,
+            on_outbox=relay.note, held_tasks=self._held_tasks, reservations=self._reservations,
         )  # fmt: skip
-        outcomes = self._lanes.outcomes
-        outcomes.set_config(config, group.name)
         #: attempts that were settled, by kind
-        self.counts = outcomes.counts
+        self.counts = self._lanes.outcomes.counts
         self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
-        self._endings = Endings(config, outcomes, self.job_log, self._on_not_loaded)
-        self.pool = Pool(config, group, self._on_report, self._endings.on_outcome, self.job_log.fields)
-        self._waiting = Waiting(self.pool, self._endings, config, self._wake.set)
+        self._settler = AttemptSettler(conf, self._lanes.outcomes, self.job_log, self._on_not_loaded)
+        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields)
+        self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._timers = Timers(self._wake.set)
-        self._asking = Asking(config, group, self.pool, self._waiting, self._timers, wake=self._wake.set)
-        changed = self.on_leases_changed
-        self._confirming = Confirming(
-            broker, leases, outage, self._waiting, asking=self._asking, timers=self._timers, on_change=changed
+        self.planner = ClaimPlanner(
+            conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
         )
-        self.wake_ups = WakeUps(self._parkings, self._waiting, self._confirming, self._asking, on_outbox=courier.note)
+        self.wake_ups = WakeUps(
+            self._reservations, self._waiting, self.leases, self.planner, self._timers, on_outbox=relay.note
+        )
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 
@@ -124,12 +119,7 @@ class Dispatcher:
     @property
     def busy(self) -> bool:
         """Whether a job that it claimed is not settled yet, or one may still come that it has asked for."""
-        return next(self.held(), None) is not None or self._parkings.is_leaving or not self._lanes.is_done
-
-    @property
-    def queues(self) -> Queues:
-        """The queues that it claims from."""
-        return self._asking.queues
+        return next(self.held(), None) is not None or self._reservations.is_taking_back or not self._lanes.is_done
 
     @property
     def claims(self) -> bool:
@@ -154,36 +144,35 @@ class Dispatcher:
         """Claim, or claim nothing from now on; what it has claimed runs."""
         self.paused = not on
         if on:
-            self.queues.mark_open()
+            self.planner.queues.mark_open()
         else:
-            self._parkings.leave_all()
+            self._reservations.take_back(self.planner.queues.names)
         self._wake.set()
 
     def leave(self, slots: int) -> None:
         """Leave so many slots to jobs of the group's former generation. If they are fewer now, claim at once."""
-        self.pool.leave(slots)
+        self.pool.capacity.leave(slots)
         self._wake.set()
 
     def scale(self, processes: int) -> None:
         """Have so many children."""
-        self.pool.scale(processes)
+        self.pool.capacity.scale(processes)
         self._wake.set()
 
-    def claim_from(self, queue: str | None = None) -> None:
-        """Claim from the queue, or from all: there may be jobs."""
-        self._asking.claim_from(queue)
+    def on_listening(self) -> None:
+        """Wake-ups are heard from now on. Look for what was enqueued, given or canceled before: nobody heard of it."""
+        self._reservations.ask_all()
+        self.planner.claim_from()
+        self.leases.renew_soon()
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""
-        self.config, self.group = config, group
-        former = self.queues.names
-        self._asking.set_config(config, group)
-        self._parkings.leave(set(former) - set(self.queues.names))
-        self.job_log.set_config(config)
-        self._lanes.outcomes.set_config(config, group.name)
-        self._endings.set_config(config)
-        self.pool.set_config(config, group)
-        self._waiting.set_config(config)
+        former_queues, former_once = self.planner.queues.names, self.conf.once
+        self.conf.replace(config, group)
+        self.planner.follow()
+        self._reservations.take_back(set(former_queues) - set(self.planner.queues.names))
+        self.pool.follow()
+        self._waiting.follow(former_once)
         self._on_tasks_changed()
 
     def drain(self) -> None:
@@ -191,7 +180,7 @@ class Dispatcher:
         if self.phase < Phase.DRAINING:
             self.phase = Phase.DRAINING
             self._ending.set()
-            self._parkings.leave_all()
+            self._reservations.take_back(self.planner.queues.names)
             self._waiting.drain()
 
     def stop_cold(self) -> None:
@@ -212,13 +201,13 @@ class Dispatcher:
     def on_leases_changed(self) -> None:
         """Some attempts turned out lost or canceled."""
         self._waiting.look_again(lambda attempt: attempt.lost or attempt.canceled)
-        self.pool.look()
+        self.pool.watchdog.look()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Until it has drained, or gives up."""
-        self._asking.poll()
+        self.planner.poll()
         while not self._is_over():
             await self._wake.wait()
             self._wake.clear()
@@ -240,15 +229,15 @@ class Dispatcher:
             # The first lane may have waited for it.
             self._wake.set()
 
-    async def _try(self, lane: Exchange) -> None:
+    async def _try(self, lane: Lane) -> None:
         """A round trip of the lane, if it is worth one; where there is no answer, a pause behind it."""
         try:
             if lane is self._lanes.first:
                 await self._get_permits()
-                jobs_wait, limited = bool(self._waiting.for_child), self._asking.limited
-                if (rest := self._lanes.rest(jobs_wait=jobs_wait, limited=limited)) > 0:
+                jobs_wait, limited = bool(self._waiting.for_child), self.planner.limited
+                if (delay := self._lanes.delay_before_next(jobs_wait=jobs_wait, limited=limited)) > 0:
                     # A timer that began while the second lane was under way may run for too long.
-                    self._timers.advance("rest", rest)
+                    self._timers.advance("rest", delay)
                     return
             await self._round_trip(lane)
         except BrokerUnavailable as error:
@@ -259,9 +248,9 @@ class Dispatcher:
                 if not self._lanes.failures:
                     log.info("Redis is back")
                 # A repeated claim does not look at the queue, and wake-ups of other queues may have been lost, too.
-                self.claim_from()
+                self.planner.claim_from()
 
-    async def _on_no_answer(self, lane: Exchange, error: BrokerUnavailable) -> None:
+    async def _on_no_answer(self, lane: Lane, error: BrokerUnavailable) -> None:
         lane.failures += 1
         if self._lanes.failures == 1:
             log.error("%s", retrying(error))
@@ -277,21 +266,20 @@ class Dispatcher:
     def _is_drained(self) -> bool:
         # What the last claims of the second lane rescued must be in the log before it is cancelled.
         # A token that stayed in Redis would have the next job begin for a process that is gone.
-        busy = self.pool.running or self._waiting or self._is_second_busy or self._parkings.is_leaving
+        busy = self.pool.capacity.running or self._waiting or self._is_second_busy or self._reservations.is_taking_back
         return not busy and self._lanes.is_done
 
     def _gives_up(self) -> bool:
         """
         Whether it ends without an answer of Redis, which is away or refuses.
 
-        For outcomes it waits as long as jobs may take to end, since what has run would run again; not for jobs that
-        Redis did not confirm, which it takes back by itself. A claim whose reply was lost costs its jobs no more than
-        the time of a lease.
+        For outcomes it waits as long as jobs may take to end, since what has run would run again. A claim whose reply
+        was lost costs its jobs no more than the time of a lease.
         """
-        if not (self._lanes.failures or self._lanes.refused or self._confirming.busy):
+        if not (self._lanes.failures or self._lanes.refused):
             return False
-        waits = self.phase < Phase.COLD and any(not each.unconfirmed for each in self._lanes.unsettled())
-        if self.pool.running or waits:
+        waits = self.phase < Phase.COLD and next(self._lanes.unsettled(), None)
+        if self.pool.capacity.running or waits:
             return False
         now = time.monotonic()
         self._give_up = self._give_up or now + _LAST_SETTLE
@@ -310,16 +298,18 @@ class Dispatcher:
             self._timers.start("permit", REFUSED)
         self._hand()
 
-    async def _round_trip(self, lane: Exchange) -> None:
+    async def _round_trip(self, lane: Lane) -> None:
         """Settle what has ended and claim what there is room for. Raises BrokerUnavailable."""
-        self.pool.hear()
+        self.pool.children.reader.poll()
         if self._lanes.is_late and await lane.renew_expired(self.held()):
             self.on_leases_changed()
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
         asks = self.claims and lane.is_done
-        shares = self._asking.shares(self._lanes.beside(lane)) if asks else []
-        found = await lane.settle_and_claim(shares, self._waiting.once)
-        self._asking.note(found)
+        shares = self.planner.shares(self._lanes.beside(lane)) if asks else []
+        found, given = await lane.settle_and_claim(shares, self.conf.once)
+        self.planner.note(found)
+        for attempt in given:
+            self.wake_ups.begin(attempt)
         if shares or found:
             # Others may be open still that had no share: there was less room than queues, or strict order asked the
             # first alone, whatever it answered. Those that were asked are dry, so this comes to an end.
@@ -327,19 +317,16 @@ class Dispatcher:
         if lane.refused:
             self._timers.start("refused", REFUSED, self._ask_lost)
         self._hand()
-        self._asking.claim_full()
-        self._leave_excess()
-        await lane.log_chores(self.config, found)
-
-    def _leave_excess(self) -> None:
-        """Take tokens back for which the jobs of other queues have left no child."""
-        self._parkings.leave_excess(self._waiting.free())
-        if self._parkings.is_leaving:
+        self.planner.claim_full()
+        # The jobs of other queues may have left no child for what tokens would bring.
+        self._reservations.take_back_excess(self._waiting.free())
+        if self._reservations.is_taking_back:
             self._wake.set()
+        await lane.log_reclaimed(self.conf.config, found)
 
     def _ask_lost(self) -> None:
         self._lanes.ask_lost()
-        self.claim_from()
+        self.planner.claim_from()
         if self._lanes.second.has_lost:
             self._wake_second.set()
 
@@ -350,24 +337,24 @@ class Dispatcher:
             case reports.Room():
                 # At once what is here, which must not wait until Redis has answered.
                 self._hand()
-                self._asking.claim_full()
-                if self._lanes.is_second_due(self.queues.deep):
+                self.planner.claim_full()
+                if self._lanes.is_second_due(self.planner.queues.deep):
                     self._wake_second.set()
                 if self._rests:
                     return
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
-                self._endings.on_killed(attempt, reason, status)
+                self._settler.on_killed(attempt, reason, status)
             case reports.Unheard(attempt):
-                self._endings.on_unheard(attempt)
+                self._settler.on_unheard(attempt)
             case reports.TasksLoaded(problems):
                 self._on_loaded(problems)
             case reports.StartFailed(why) if not self.ready.done():
                 self.ready.set_exception(FusionError(why))
             case reports.Late():
                 self.leases.renew_soon()
-        # Outcomes are no reports: after those that a child has sent there is room, which is one.
+        # Outcomes are not reports: after those that a child has sent there is room, which is one.
         self._wake.set()
 
     @property
@@ -384,7 +371,7 @@ class Dispatcher:
     def _hand(self) -> None:
         """Hand out what is here. While more is, an outcome need not be heard before the next round trip settles it."""
         self._waiting.hand()
-        self.pool.listen(on=not self._has_next or bool(self._lanes.failures))
+        self.pool.children.reader.read_at_once(on=not self._has_next or bool(self._lanes.failures))
 
     def _on_loaded(self, problems: Problems) -> None:
         if not self.ready.done():
@@ -396,14 +383,14 @@ class Dispatcher:
 
     def _on_not_loaded(self, task: str, code: str, message: str) -> None:
         """A child could not load what its fork server was not told to load."""
-        self.pool.note_problem(task, code, message)
+        self.pool.servers.note_problem(task, code, message)
         self._on_tasks_changed()
         self._on_problems()
 
     def _can_run(self, task: str) -> bool:
-        return task in self.config.tasks and task not in self.pool.problems
+        return task in self.conf.config.tasks and task not in self.pool.servers.problems
 
     def _on_tasks_changed(self) -> None:
         """Claim by the tasks that can run here now: jobs of others may be held for them."""
         self._held_tasks.look_again()
-        self.claim_from()
+        self.planner.claim_from()

@@ -57,7 +57,7 @@ class Presence:
         self._question = 0
         #: what Redis was told last, and when, in monotonic s
         self._queues: tuple[str, ...] = ()
-        self._lacks: tuple[str, ...] = ()
+        self._tasks: tuple[str, ...] = ()
         self._fields: dict[str, str | int] = {}
         self._served_at = self._announced_at = 0.0
 
@@ -70,9 +70,9 @@ class Presence:
         """Tell it, again and again, until cancelled."""
         while True:
             self._changed.clear()
-            wait = _BUSY if self._dispatcher.pool.running else _IDLE
+            wait = _BUSY if self._dispatcher.pool.capacity.running else _IDLE
             try:
-                await self._serve(self._serving(), tuple(sorted(self._dispatcher.pool.problems)))
+                await self._serve(self._serving(), self._about_tasks())
                 await self._announce()
             except BrokerError as error:
                 log.debug("what this group serves and does did not reach Redis: %s", error)
@@ -89,16 +89,24 @@ class Presence:
 
     def _serving(self) -> tuple[str, ...]:
         """The queues from which it claims now."""
-        claims = self._dispatcher.claims and not self._dispatcher.pool.trouble
-        return tuple(self._dispatcher.queues.names) if claims else ()
+        claims = self._dispatcher.claims and not self._dispatcher.pool.servers.trouble
+        return tuple(self._dispatcher.planner.queues.names) if claims else ()
 
-    async def _serve(self, queues: tuple[str, ...], lacks: tuple[str, ...] = ()) -> None:
+    def _about_tasks(self) -> tuple[str, ...]:
+        """Which tasks do not load, and how others name what calls pass by position, where the file counts on names."""
+        servers = self._dispatcher.pool.servers
+        known = self._dispatcher.conf.config.to_name(servers.positional).items()
+        return tuple(
+            sorted([*(f"!{task}" for task in servers.problems), *(f"{task}={names}" for task, names in known)])
+        )
+
+    async def _serve(self, queues: tuple[str, ...], tasks: tuple[str, ...] = ()) -> None:
         now = time.monotonic()
-        if (queues, lacks) != (self._queues, self._lacks) or (queues and now - self._served_at >= ALIVE_AGAIN):
+        if (queues, tasks) != (self._queues, self._tasks) or (queues and now - self._served_at >= ALIVE_AGAIN):
             # Until Redis has answered, either may be true.
             self._queues = self._queues or queues
-            await self._connection.run(self._broker.serve(self._daemon, self._name, queues, lacks))
-            self._queues, self._lacks, self._served_at = queues, lacks, now
+            await self._connection.run(self._broker.serve(self._daemon, self._name, queues, tasks))
+            self._queues, self._tasks, self._served_at = queues, tasks, now
 
     async def _announce(self) -> None:
         fields, now = self._what_it_does(), time.monotonic()
@@ -113,16 +121,16 @@ class Presence:
         return {
             "answers": self._question,
             "born": self._born,
-            "group": dispatcher.group.name,
-            "queues": " ".join(dispatcher.queues.names),
+            "group": dispatcher.conf.group.name,
+            "queues": " ".join(dispatcher.planner.queues.names),
             "generation": self.generation,
             "state": self._state(),
             "phase": dispatcher.phase.name.lower(),
-            "processes": pool.processes,
-            "slots": pool.processes * dispatcher.group.concurrency,
+            "processes": pool.capacity.processes,
+            "slots": pool.capacity.processes * dispatcher.conf.group.concurrency,
             **_range(self.scaled),
-            "running": pool.running,
-            "trouble": pool.trouble[:_MOST_TROUBLE],
+            "running": pool.capacity.running,
+            "trouble": pool.servers.trouble[:_MOST_TROUBLE],
             "unkilled": " ".join(f"{a.queue}/{a.name}" for a in pool.unkilled()[:_MOST_UNKILLED]),
             **dispatcher.counts,
         }
@@ -133,7 +141,7 @@ class Presence:
             return "draining"
         if dispatcher.busy:
             return "busy"
-        return "started" if dispatcher.phase == Phase.HELD or dispatcher.pool.trouble else "idle"
+        return "started" if dispatcher.phase == Phase.HELD or dispatcher.pool.servers.trouble else "idle"
 
     def _running_jobs(self) -> str:
         """Which jobs run, and for how many ms as of now, the longest first; JSON."""

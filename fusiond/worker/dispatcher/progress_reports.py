@@ -4,7 +4,7 @@ Store in Redis how far running jobs say that they are, twice a second.
 1. read   what the jobs have written to the pages of their children: a job waits for nothing here
 2. store  what has changed, in one call for each queue. While Redis is away nothing is stored; then the newest
 
-What a job has said last comes with its outcome, and is stored in front of it (claims/exchange.py).
+What a job has said last comes with its outcome, and is stored in front of it (claims/lane.py).
 
 No job depends on it. A group without a task with `pass_job` does nothing here.
 """
@@ -19,9 +19,9 @@ from fusiond.broker.call import Call
 from fusiond.broker.records import ProgressReport
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
-from fusiond.config.model import Config
 from fusiond.errors import BrokerError
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.runtime.wire import JobReport
 
@@ -36,17 +36,17 @@ _BATCH = 100
 class ProgressReports:
     """The reports of one group's jobs."""
 
-    def __init__(self, config: Config, pool: Pool, broker: Verbs, connection: AsyncConnection) -> None:
-        self._pool, self._broker, self._connection = pool, broker, connection
+    def __init__(self, conf: GroupConfig, pool: Pool, broker: Verbs, connection: AsyncConnection) -> None:
+        self._conf, self._pool, self._broker, self._connection = conf, pool, broker, connection
         #: any task can report
         self._are_used = asyncio.Event()
         #: what Redis has
         self._stored: Mapping[Attempt, JobReport] = {}
-        self.set_config(config)
+        self.follow()
 
-    def set_config(self, config: Config) -> None:
-        """Follow which tasks can report."""
-        if any(task.pass_job for task in config.tasks.values()):
+    def follow(self) -> None:
+        """Other tasks may be able to report now."""
+        if any(task.pass_job for task in self._conf.config.tasks.values()):
             self._are_used.set()
         else:
             self._are_used.clear()
@@ -56,7 +56,7 @@ class ProgressReports:
         while True:
             await self._are_used.wait()
             await asyncio.sleep(_EVERY)
-            if self._pool.running:
+            if self._pool.capacity.running:
                 await self._store(self._pool.reports())
 
     async def _store(self, reports: Mapping[Attempt, JobReport]) -> None:

@@ -48,7 +48,7 @@ class Scaler:
 
     def follow(self) -> None:
         """The file may have another range now, or none."""
-        if self._dispatcher.group.scaling:
+        if self._dispatcher.conf.group.scaling:
             self._has_range.set()
         else:
             self._has_range.clear()
@@ -56,19 +56,24 @@ class Scaler:
         self._tell(self.describe())
 
     def describe(self) -> dict[str, Any]:
-        """How many children there are, out of which range, the changes by reason, and why last; {}: it is no range."""
-        group, pool = self._dispatcher.group, self._dispatcher.pool
+        """How many children there are, out of which range, the changes by reason, and why last; {}: no range."""
+        group, capacity = self._dispatcher.conf.group, self._dispatcher.pool.capacity
         if group.scaling is None:
             return {}
         least, most = group.scaling.min, group.scaling.max
-        return {"processes": pool.processes, "range": [least, most], "changes": dict(self._reasons), "why": self._last}
+        return {
+            "processes": capacity.processes,
+            "range": [least, most],
+            "changes": dict(self._reasons),
+            "why": self._last,
+        }
 
     async def keep(self) -> None:
         """Look, again and again, until cancelled."""
         self.follow()
         while True:
             await self._has_range.wait()
-            if self._dispatcher.claims and not self._dispatcher.pool.trouble:
+            if self._dispatcher.claims and not self._dispatcher.pool.servers.trouble:
                 try:
                     await self._look()
                 except BrokerError as error:
@@ -79,14 +84,14 @@ class Scaler:
 
     async def _look(self) -> None:
         """Look, and change the number if it must be. Raises BrokerError."""
-        dispatcher, pool = self._dispatcher, self._dispatcher.pool
-        running, ended, full = pool.running, sum(dispatcher.counts.values()), self._is_full()
+        dispatcher, capacity = self._dispatcher, self._dispatcher.pool.capacity
+        running, ended, full = capacity.running, sum(dispatcher.counts.values()), self._is_full()
         waiting, oldest = await self._waiting(running) if full else (0.0, 0.0)
         self._looks.append(Look(time.monotonic(), running, ended, full, waiting, oldest))
-        group = dispatcher.group
+        group = dispatcher.conf.group
         if group.scaling is None or not dispatcher.claims:
             return
-        change = next_size(pool.processes, group.concurrency, group.scaling, self._looks, since=self._changed_at)
+        change = next_size(capacity.processes, group.concurrency, group.scaling, self._looks, since=self._changed_at)
         # One look from before the last minute, so that it is known to be over.
         while len(self._looks) > 1 and self._looks[1].at <= time.monotonic() - scaling.QUIET:
             self._looks.popleft()
@@ -95,14 +100,14 @@ class Scaler:
 
     def _is_full(self) -> bool:
         """Whether every slot is in use. Between two quick jobs one may not be, though more jobs wait for it."""
-        dispatcher, pool = self._dispatcher, self._dispatcher.pool
-        slots = pool.processes * dispatcher.group.concurrency
-        is_pressed = bool(dispatcher.queues.deep) and pool.running >= 0.75 * slots
-        return pool.has_started and (pool.is_full or is_pressed)
+        dispatcher, capacity = self._dispatcher, self._dispatcher.pool.capacity
+        slots = capacity.processes * dispatcher.conf.group.concurrency
+        is_pressed = bool(dispatcher.planner.queues.deep) and capacity.running >= 0.75 * slots
+        return capacity.has_started and (capacity.unused() <= 0 or is_pressed)
 
     async def _waiting(self, running: int) -> tuple[float, float]:
         """This group's share of what waits, and how long a job has waited at most, s. Raises BrokerError."""
-        if not (queues := self._dispatcher.queues.may_have_jobs):
+        if not (queues := self._dispatcher.planner.queues.may_have_jobs):
             return 0.0, 0.0
         found = await self._connection.run_many([self._broker.counts(queue) for queue in queues])
         counts = [one for one in found if isinstance(one, Counts) and _could_run(one)]
@@ -112,7 +117,7 @@ class Scaler:
         return share * sum(one.queued + one.inbox for one in counts), oldest
 
     def _scale(self, change: Change) -> None:
-        group, former = self._dispatcher.group, self._dispatcher.pool.processes
+        group, former = self._dispatcher.conf.group, self._dispatcher.pool.capacity.processes
         self._changed_at = time.monotonic()
         self._reasons[change.reason] += 1
         self._last = f"{former} → {change.processes}: {change.why}"

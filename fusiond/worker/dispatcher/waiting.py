@@ -5,7 +5,7 @@ Claimed jobs that no child has yet.
           that has a permit and has not begun fails with its dispatcher
 2. ask    permits for as many jobs as children are free
 3. hand   jobs to children
-4. leave  what no child takes in time goes back to the queue; so does what must not begin here (endings.py)
+4. leave  what no child takes in time goes back to the queue; so does what must not begin here (attempt_settler.py)
 
 Knows no Redis: the dispatcher asks for permits.
 """
@@ -18,44 +18,37 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from fusiond.config.model import Config
-from fusiond.worker.dispatcher.ends.endings import Endings
+from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.pool.attempt import Attempt
-from fusiond.worker.pool.call_options import call_options
+from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.run_times import PENDING
-from fusiond.worker.runtime.wire import boot_ns
 
 
 class Waiting:
     """The jobs of one dispatcher."""
 
-    def __init__(self, pool: Pool, endings: Endings, config: Config, wake: Callable[[], None]) -> None:
+    def __init__(self, pool: Pool, settler: AttemptSettler, conf: GroupConfig, wake: Callable[[], None]) -> None:
         """`wake`: called when jobs have come back or have left."""
-        self._pool, self._endings, self._wake = pool, endings, wake
-        #: the tasks whose jobs may begin once only
-        self.once = _once(config)
-        self._set_policies(config)
+        self._pool, self._settler, self._conf, self._wake = pool, settler, conf, wake
         #: nothing begins here any more
         self._draining = False
         self.for_child: deque[Attempt] = deque()
         self.for_permit: deque[Attempt] = deque()
         #: permits for these are asked for now
         self._asked: list[Attempt] = []
-        #: a wake-up has brought them, and Redis has not confirmed them yet
-        self._unconfirmed: list[Attempt] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self.for_child) + self._reserved
 
     def __iter__(self) -> Iterator[Attempt]:
-        return chain(self.for_child, self.for_permit, self._asked, self._unconfirmed)
+        return chain(self.for_child, self.for_permit, self._asked)
 
     @property
     def _reserved(self) -> int:
-        """Jobs without a permit or a lease; a child is kept free for each."""
-        return len(self.for_permit) + len(self._asked) + len(self._unconfirmed)
+        """Jobs without a permit; a child is kept free for each."""
+        return len(self.for_permit) + len(self._asked)
 
     def add(self, attempts: Iterable[Attempt]) -> None:
         """Have claimed jobs wait."""
@@ -80,24 +73,13 @@ class Waiting:
             self._timer = None
         self._wake()
 
-    def set_config(self, config: Config) -> None:
-        """Follow tasks and their retry policies."""
-        former, self.once = self.once, _once(config)
-        self._set_policies(config)
-        if turned := self.once - former:
+    def follow(self, former_once: frozenset[bytes]) -> None:
+        """Tasks and their retry policies may have changed; `former_once`: those whose jobs could begin once only."""
+        if turned := self._conf.once - former_once:
             # What waits in a child has no permit: it comes back for one, unless it has begun under the former policy.
-            self._pool.take_back(turned)
+            self._pool.children.take_back_all(turned)
         # A job whose task this reload removed must not be handed to a child.
         self.look_again()
-
-    def _set_policies(self, config: Config) -> None:
-        #: retry policy, as a call may name it → whether its jobs may begin once only
-        self._are_once = {name: policy.at_most_once for name, policy in config.retry_policies.items()}
-
-    def may_begin_once(self, attempt: Attempt) -> bool:
-        """Whether its job may begin once only, by the retry policy of its call, if that names one, or of its task."""
-        own = self._are_once.get(call_options(attempt.header).retry or "")
-        return attempt.task in self.once if own is None else own
 
     def drain(self) -> None:
         """Give back what was not begun, also what waits in a child."""
@@ -107,7 +89,7 @@ class Waiting:
 
     def free(self) -> int:
         """Children that could begin a job that is yet to be claimed."""
-        return max(0, self._pool.free() - len(self))
+        return max(0, self._pool.capacity.free() - len(self))
 
     def look_again(self, which: Callable[[Attempt], bool] | None = None) -> None:
         """Have the jobs in line of which this is true, or all, leave if they must not begin here any more."""
@@ -115,7 +97,7 @@ class Waiting:
 
     def ask_permits(self) -> list[Attempt]:
         """The next jobs to ask permits for, as many as children are free."""
-        count = min(self._pool.free(), len(self.for_permit)) if self.for_permit else 0
+        count = min(self._pool.capacity.free(), len(self.for_permit)) if self.for_permit else 0
         self._asked = [self.for_permit.popleft() for _ in range(count)]
         return self._asked
 
@@ -133,25 +115,20 @@ class Waiting:
             seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
             self._timer = asyncio.get_running_loop().call_later(seconds, self._release_old)
 
-    def hand_at_once(self, attempt: Attempt) -> bool:
-        """Hand a job that a wake-up has just brought to a child; False: Redis must confirm it first."""
-        if self._draining or len(self) or self._pool.problems or self.may_begin_once(attempt):
-            return False
-        return attempt.lease > boot_ns() and self._pool.hand_one(attempt)
-
-    def expect(self, attempt: Attempt) -> None:
-        """Keep a child free for a job that a wake-up has brought, until Redis has said whether it is ours."""
-        self._unconfirmed.append(attempt)
-
-    def take_expected(self, attempt: Attempt) -> None:
-        """Redis has said it: hand the job to a child now, or give it back if none is free."""
-        self._unconfirmed.remove(attempt)
-        self.add([attempt])
-        self.hand()
-        for given_back in self._take(lambda each: each is attempt):
-            self._endings.release(given_back, "no child was free")
-        if not attempt.handed_at:
-            self._wake()
+    def begin(self, attempt: Attempt, *, in_time: bool) -> None:
+        """Hand out a job that a wake-up has brought; give it back if it came too late, or no child is free for it."""
+        # It needs nothing but a child.
+        is_plain = not (
+            self._draining or len(self) or self._pool.servers.problems or self._conf.policy(attempt).at_most_once
+        )
+        if not (in_time and self.free()):
+            self._settler.release(attempt, "no child was free" if in_time else "it came too late")
+        elif is_plain and self._pool.hand_one(attempt):
+            return
+        else:
+            self.add([attempt])
+            self.hand()
+        self._wake()
 
     def _release_old(self) -> None:
         """Give back what no child has taken in time: another host may have one that is free."""
@@ -159,15 +136,15 @@ class Waiting:
         now = time.monotonic()
         limit = int((now - PENDING) * 1e9)
         for attempt in self._take(lambda attempt: attempt.claimed <= limit):
-            self._endings.release(attempt, "no child was free")
-            self._pool.claim_less(now)
+            self._settler.release(attempt, "no child was free")
+            self._pool.children.ahead.stop(now)
         self._wake()
 
     def _line(self, attempt: Attempt) -> deque[Attempt] | None:
         """Where a job waits that has not begun; None: nowhere, it must not begin here."""
-        if attempt.lost or self._endings.refuse(attempt, self._pool.problems, draining=self._draining):
+        if attempt.lost or self._settler.refuse(attempt, self._pool.servers.problems, draining=self._draining):
             return None
-        attempt.once = attempt.permitted or self.may_begin_once(attempt)
+        attempt.once = attempt.permitted or self._conf.policy(attempt).at_most_once
         return self.for_permit if attempt.once and not attempt.permitted else self.for_child
 
     def _take(self, which: Callable[[Attempt], bool] | None) -> list[Attempt]:
@@ -182,9 +159,3 @@ class Waiting:
 
 def _is_answered(attempt: Attempt) -> bool:
     return attempt.permitted or attempt.lost or attempt.canceled
-
-
-def _once(config: Config) -> frozenset[bytes]:
-    """The tasks whose jobs may begin once only."""
-    tasks = config.tasks.items()
-    return frozenset(name.encode() for name, task in tasks if config.retry_policies[task.retry].at_most_once)

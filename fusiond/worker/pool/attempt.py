@@ -22,10 +22,10 @@ class KillReason(enum.Enum):
     CANCELED = "canceled"
     LOST = "lease lost"
     SHUTDOWN = "shutdown"
-    HOSTILE = "broken protocol"
+    PROTOCOL_ERROR = "broken protocol"
     SERVER = "fork server hung"
-    BLOCKED = "it kept the other jobs of its process from running"
-    STILL = "its process ran none of its jobs any more"
+    BLOCKED_BY_JOB = "it kept the other jobs of its process from running"
+    LOOP_STUCK = "its process ran none of its jobs any more"
 
 
 @dataclass(slots=True, eq=False)
@@ -56,9 +56,9 @@ class Attempt:
     waited: float = 0.0
     #: the word that marks its log lines, "" if there is none; None: not looked up yet
     log_tag: str | None = None
-    #: s; expected run time, and hard timeout, both as of when it was handed out
-    cost: float = 0.0
-    hard: float = 0.0
+    #: both in seconds, as of when it was handed out
+    expected_seconds: float = 0.0
+    hard_timeout: float = 0.0
     #: boot ns; not begun by then, its job expires
     expires: int = NEVER
     #: its job may begin once only: Redis must store a permit before it is handed to a child
@@ -73,14 +73,12 @@ class Attempt:
     alone: bool = False
     #: its job was canceled while it ran
     canceled: bool = False
-    #: a wake-up has brought it, under a short first lease, and Redis has not confirmed it within that
-    unconfirmed: bool = False
     #: its lease belongs to another dispatcher, or to none: this one may not settle it
     lost: bool = False
     #: how far it is, as it has said last; None: it has not
     report: JobReport | None = None
     #: the last TAIL characters that it has printed
-    printed: str = ""
+    output_tail: str = ""
 
     @property
     def name(self) -> str:
@@ -93,4 +91,4 @@ class Attempt:
             return KillReason.LOST
         if self.canceled:
             return KillReason.CANCELED
-        return KillReason.TIMEOUT if ran > self.hard else None
+        return KillReason.TIMEOUT if ran > self.hard_timeout else None

@@ -13,8 +13,8 @@ import math
 import sys
 import time
 
-from fusiond.config.model import WorkerGroup
 from fusiond.worker.pool.children import Children
+from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.run_times import BATCH
 from fusiond.worker.pool.slots import ChildHandle
 
@@ -32,13 +32,13 @@ AHEAD = 4
 class Capacity:
     """What one group's children can take."""
 
-    def __init__(self, group: WorkerGroup, children: Children) -> None:
-        """Nothing is claimed before `begin`; `set_group` comes first."""
-        self._group, self._children = group, children
+    def __init__(self, conf: GroupConfig, children: Children) -> None:
+        """Nothing is claimed before `begin`; `follow` comes first."""
+        self._conf, self._children = conf, children
         #: each child runs one job
-        self._one_job = group.isolation == "fork"
+        self._one_job = conf.group.isolation == "fork"
         #: how many jobs each child runs at once
-        self.concurrency = group.concurrency
+        self.concurrency = conf.group.concurrency
         #: how many slots the group's former generation still uses
         self._left = 0
         #: how many children there should be; of a range only one, before `begin`
@@ -46,9 +46,9 @@ class Capacity:
         #: children beyond these, for jobs that run alone
         self._extra = 0
 
-    def set_group(self, group: WorkerGroup) -> None:
-        """Follow the number of processes, or the range."""
-        self._group = group
+    def follow(self) -> None:
+        """The number of processes, or the range, may have changed."""
+        group = self._conf.group
         least = group.scaling.min if group.scaling and self._begun else 1
         self.processes = min(max(self.processes, least), group.processes) if group.scaling else group.processes
         self.resize()
@@ -73,9 +73,9 @@ class Capacity:
     @property
     def _limit(self) -> int:
         """How many children there may be: of a range, as many as the group's former generation leaves; 1 on trial."""
-        if self._group.scaling is None:
+        if self._conf.group.scaling is None:
             return sys.maxsize
-        return max(0, self._group.processes - math.ceil(self._left / self.concurrency)) if self._begun else 1
+        return max(0, self._conf.group.processes - math.ceil(self._left / self.concurrency)) if self._begun else 1
 
     @property
     def has_started(self) -> bool:
@@ -90,7 +90,7 @@ class Capacity:
 
     def unused(self) -> int:
         """How many more jobs the group may run."""
-        return min(self.processes * self.concurrency, self._group.slots - self._left) - self.running
+        return min(self.processes * self.concurrency, self._conf.group.slots - self._left) - self.running
 
     def takers(self) -> list[ChildHandle]:
         """Children that may take a job, those with the fewest jobs first; none of them has a long one."""
@@ -139,14 +139,14 @@ class Capacity:
     def room(self) -> tuple[int, int]:
         """How many jobs children could begin now, and how many more may be claimed as children are soon free again."""
         now = time.monotonic()
-        takers, ahead = self.takers(), self._children.ahead.most(now)
+        takers, ahead = self.takers(), self._children.ahead.limit(now)
         begin = self._free(takers)
         if self._one_job:
             quick = ahead and self._children.times.quick
             return begin, min(ahead, WAITING * self._soon_free()) if quick else 0
         beyond = self.beyond(ahead)
         if not beyond:
-            return begin, 0 if self._children.silent else self._children.ahead.soon(now)
+            return begin, 0 if self._children.silent else self._children.ahead.limit_of_next(now)
         idle = sum(1 for child in takers if not child.outstanding)
         most = self.concurrency + beyond
         busy = sum(min(beyond, max(0, most - len(child.outstanding))) for child in takers if child.outstanding)
@@ -158,7 +158,7 @@ class Capacity:
 
         It may be handed as many at once as fit into BATCH seconds, and may have twice as many.
         """
-        places = max(1, min(self.processes, self._group.processes - self._left // self.concurrency))
+        places = max(1, min(self.processes, self._conf.group.processes - self._left // self.concurrency))
         depth = max(1, min(self._children.times.depth(self.concurrency), math.ceil(ahead / (2 * places))))
         return 2 * depth - 1 if depth > 1 else 0
 
@@ -166,11 +166,11 @@ class Capacity:
         """Children of isolation `fork` whose job has not turned out to be long."""
         now = time.monotonic_ns()
         soon = sum(1 for child in self._children.living.values() if child.serves and child.ran(now) < BATCH)
-        return min(self.processes, self._group.processes - self._left, soon)
+        return min(self.processes, self._conf.group.processes - self._left, soon)
 
     def used(self) -> int:
         """Slots that a next generation must leave to this one."""
-        if self._group.scaling is None:
+        if self._conf.group.scaling is None:
             return self.running
         # Also those of a child that is idle or ends: together there are never more children than the group may have.
         return self.concurrency * len(self._children.living)
@@ -178,17 +178,17 @@ class Capacity:
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""
         self._begun = True
-        if self._group.scaling:
-            self.processes = max(self.processes, self._group.scaling.min)
+        if self._conf.group.scaling:
+            self.processes = max(self.processes, self._conf.group.scaling.min)
             if self._most:
                 self.resize()
 
     def leave(self, slots: int) -> None:
         """Leave so many slots unused, since the group's former generation still uses them."""
         fewer, self._left = slots < self._left, slots
-        if self._group.scaling and fewer:
+        if self._conf.group.scaling and fewer:
             # What it used is needed here, too.
-            self.processes = min(max(self.processes, math.ceil(slots / self.concurrency)), self._group.processes)
+            self.processes = min(max(self.processes, math.ceil(slots / self.concurrency)), self._conf.group.processes)
             self.resize()
 
     def scale(self, processes: int) -> None:

@@ -7,8 +7,8 @@ The children of a group, from fork to death: fork them into slots, receive outco
 4. judge    what a child's death means for each attempt that it had: it was killed, interrupted, or never begun
 5. retire   children that are too many, or whose fork server was replaced, once they have no job
 
-Knows slots. fork_servers.py provides the fork server, hearing.py reads the sockets, pool.py hands out jobs, watchdog.py
-decides on kills.
+Knows slots. fork_servers.py provides the fork server, child_reader.py reads the sockets, pool.py hands out jobs,
+watchdog.py decides on kills.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 
 from fusiond import logs
 from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
+from fusiond.worker.pool.child_reader import ChildReader
 from fusiond.worker.pool.child_socket import RECEIVE
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
-from fusiond.worker.pool.hearing import Hearing
 from fusiond.worker.pool.pool_reports import Killed, NotBegun, PoolReport, Room, Unheard
-from fusiond.worker.pool.run_times import Ahead, RunTimes
+from fusiond.worker.pool.run_times import PrefetchBudget, RunTimes
 from fusiond.worker.pool.slots import ChildHandle, ChildKind, Kill, Slot
 from fusiond.worker.runtime import wire
 
@@ -70,9 +70,9 @@ class Children:
         #: the newest TABLE frame
         self.table = b""
         #: how long tasks run, and how many jobs end
-        self.times, self.ahead = RunTimes(), Ahead()
+        self.times, self.ahead = RunTimes(), PrefetchBudget()
         #: reads what children send
-        self.hearing = Hearing(self._hear_living, may_wait=kind.one_job and not kind.tells_start)
+        self.reader = ChildReader(self._hear_living, may_wait=kind.one_job and not kind.tells_start)
         #: whether a report that there is room is due in the loop's next turn
         self._is_room_due = False
         #: child → pid, of killed children that have not ended and whose fork server has died
@@ -120,7 +120,7 @@ class Children:
         if child is None:
             self._remove(slot)
         elif not (child.outstanding or child.kill):
-            self.hearing.hang_up(child)
+            self.reader.close_socket(child)
 
     def renew(self, slot: Slot) -> None:
         """Let the slot's child end after its jobs, and fork another beside it, into a slot of its own."""
@@ -145,17 +145,17 @@ class Children:
         """Close all sockets and slots; the children have been killed."""
         self._wanted = 0
         for child in self.living.values():
-            self.hearing.hang_up(child)
+            self.reader.close_socket(child)
         for slot in list(self.slots.values()):
             slot.output.drain()
             self._remove(slot)
-        self.hearing.close()
+        self.reader.close()
 
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """Write what a job printed or logged to the group's log."""
         if attempt is not None:
             said = "\n".join(filter(None, (line, extra.get(logs.EXCEPTION))))
-            attempt.printed = f"{attempt.printed}{said}\n"[-TAIL:]
+            attempt.output_tail = f"{attempt.output_tail}{said}\n"[-TAIL:]
         if job_log.isEnabledFor(level):
             fields = {} if attempt is None else self._log_fields(attempt)
             job_log.log(level, "%s", line, extra={**extra, "group": self._group, **fields})
@@ -194,7 +194,7 @@ class Children:
             self._replace(slot)
             return
         self.living[slot.number] = child
-        self.hearing.add(child)
+        self.reader.add(child)
         self._report_room_soon()
 
     def on_died(self, number: int, status: int, unforked: str = "") -> None:
@@ -244,7 +244,7 @@ class Children:
         if outcomes:
             self._take(child, outcomes)
         if child.socket.is_halfway:
-            self.hearing.listen_for_the_rest()
+            self.reader.expect_parts()
         if child.broken:
             self.kill_hostile(child)
         # A dead one is replaced in any case.
@@ -253,7 +253,7 @@ class Children:
         is_over = child.broken or child.socket.closed or child.spent
         if is_over or not (child.outstanding or child.serves):
             # Its death is reported by the fork server, and only that report counts.
-            self.hearing.hang_up(child)
+            self.reader.close_socket(child)
         return bool(outcomes) or started != child.started
 
     def take_kept(self, child: ChildHandle) -> None:
@@ -272,7 +272,7 @@ class Children:
 
     def _report_room(self) -> None:
         self._is_room_due = False
-        if not self.hearing.closed:
+        if not self.reader.closed:
             self.report(Room())
 
     def _take(self, child: ChildHandle, outcomes: list[wire.OutcomeMessage]) -> None:
@@ -325,7 +325,7 @@ class Children:
         """Kill a child that has broken the protocol."""
         if child.kill is None:
             log.error("group '%s': a child is killed: %s", self._group, child.broken)
-            child.kill_for(KillReason.HOSTILE, child.begun())
+            child.kill_for(KillReason.PROTOCOL_ERROR, child.begun())
 
     def _judge(self, child: ChildHandle, status: int) -> None:
         """Take the last outcomes of a dead child, then judge each attempt that it still had."""
@@ -340,7 +340,7 @@ class Children:
                 break
         self.take_kept(child)
         slot.output.drain()
-        self.hearing.hang_up(child)
+        self.reader.close_socket(child)
         reason = child.kill.reason if child.kill else None
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from fusiond.worker.pool import pool_reports as reports
 from fusiond.worker.pool.children import SLOWEST, Children, doubled
@@ -87,7 +87,7 @@ class ForkServers:
         except (OSError, LookupError) as error:
             self._down = f"its fork server cannot be started: {error}"
             reason = f"group '{self._group}': {self._down}"
-            log.error("%s", reason)  # noqa: TRY400 - a sentence, not a traceback
+            log.error("%s", reason)
             if getattr(error, "errno", None) not in _PASSING:
                 self._children.report(reports.StartFailed(reason))
             self._start_again()
@@ -109,6 +109,11 @@ class ForkServers:
         for server in (*self._former, *([self._serving] if self._serving else [])):
             server.close()
         end_children()
+
+    @property
+    def positional(self) -> Mapping[str, str]:
+        """Task → the names of what calls pass by position, with a comma between them, as far as it is known."""
+        return self._serving.positional if self._serving else {}
 
     @property
     def unloaded(self) -> str:

@@ -60,7 +60,7 @@ class RunTimes:
         return max(1, min(most, int(concurrency * BATCH / self._all))) if self._all > 0 else most
 
 
-class Ahead:
+class PrefetchBudget:
     """How many jobs may be claimed beyond those that idle children begin at once."""
 
     def __init__(self) -> None:
@@ -82,12 +82,12 @@ class Ahead:
             self._pause = min(2 * self._pause, MOST_MODEST) if again else MODEST
         self._ended, self._none_until = 0.0, now + self._pause
 
-    def most(self, now: float) -> int:
+    def limit(self, now: float) -> int:
         """As many as ended lately; `now` in monotonic seconds."""
         self._ended *= math.exp((self._looked - now) / LATELY)
         self._looked = now
         return int(self._ended) if now >= self._none_until else 0
 
-    def soon(self, now: float) -> int:
+    def limit_of_next(self, now: float) -> int:
         """As many as should end before the jobs of the next claim are here; `now` in monotonic seconds."""
-        return int(self.most(now) * SOON / LATELY)
+        return int(self.limit(now) * SOON / LATELY)

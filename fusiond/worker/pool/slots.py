@@ -27,7 +27,7 @@ from fusiond.worker.pool.output import OnLine, Output
 from fusiond.worker.runtime import wire
 
 #: reasons to kill a child that are of all of its jobs
-_OF_ALL = frozenset({KillReason.SHUTDOWN, KillReason.HOSTILE, KillReason.SERVER, KillReason.STILL})
+_OF_ALL = frozenset({KillReason.SHUTDOWN, KillReason.PROTOCOL_ERROR, KillReason.SERVER, KillReason.LOOP_STUCK})
 #: ns; an event loop that has not turned for so long is kept from it
 _STILL = 2_000_000_000
 #: ns; a child that has begun nothing for so long is taken for broken, however soon the lease of its job is over
@@ -189,8 +189,10 @@ class ChildHandle:
     def receive(self) -> list[wire.OutcomeMessage]:
         """The outcomes in one read of what has arrived. Those that it sent before it broke the protocol count."""
         outcomes: list[wire.OutcomeMessage] = []
+        # One more than it owes breaks the protocol. A frame has room for millions, which take seconds to read.
+        most = len(self.outstanding) + len(self.taken_back) + 1
         try:
-            outcomes.extend(self.socket.outcomes())
+            outcomes.extend(islice(self.socket.outcomes(), most))
         except wire.WireError as error:
             self.broken = str(error)
         if self.socket.reports:
@@ -290,7 +292,7 @@ class ChildHandle:
     def work_ahead(self) -> float:
         """Seconds of work, in all, that a further job would wait for; jobs that it would run beside do not count."""
         beyond = islice(self.outstanding.values(), self.slot.kind.concurrency - 1, None)
-        return sum(attempt.cost for attempt in beyond)
+        return sum(attempt.expected_seconds for attempt in beyond)
 
     def lags(self, now_ns: int, seconds: float) -> bool:
         """Whether it has not taken up, or passed over, what it was handed so many seconds ago."""
@@ -349,7 +351,7 @@ class ChildHandle:
         if self.slot.kind.is_concurrent and page.turned + _STILL < now_ns:
             blocker = page.blocker
             if blocker not in self.outstanding:
-                return KillReason.STILL, serial
+                return KillReason.LOOP_STUCK, serial
             if blocker != serial:
-                return KillReason.BLOCKED, blocker
+                return KillReason.BLOCKED_BY_JOB, blocker
         return KillReason.TIMEOUT, serial

@@ -31,8 +31,8 @@ from fusiond.worker.runtime.wire import boot_ns
 WATCH, STUCK = 0.1, 0.05
 #: ns; for a one-job child to end after its job, and for another child to report a job that it has ended
 LINGER = 1_000_000_000
-#: ns; the same for a job that Redis has not confirmed: another dispatcher may have it 0.3 s after its lease is over
-_SHORT_LINGER = 50_000_000
+#: ns; for a job to end that was told that its lease is over: another dispatcher may have it 1 s after that
+_LOST_LINGER = 500_000_000
 #: ns; after this time a killed child that has not ended is named
 _UNKILLED = 5_000_000_000
 #: ns; if a look comes so much later than the one before, this process was frozen
@@ -138,15 +138,13 @@ class Watchdog:
         reason = attempt.kill_reason(boot, running.ran)
         if reason is None:
             return None
-        if running.ran > attempt.hard and reason is not KillReason.LOST:
+        if running.ran > attempt.hard_timeout and reason is not KillReason.LOST:
             return child.culprit(running.serial, now) if reason is KillReason.TIMEOUT else (reason, running.serial)
         if not attempt.stopped:
             child.stop(running)
-        # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon. But a
-        # job beside it that may begin only once would fail for good if it were killed, too: an overlap does less harm.
-        at_once = attempt.unconfirmed and not any(each.once for each in child.outstanding.values())
-        linger = _SHORT_LINGER if at_once else LINGER
-        return (reason, running.serial) if reason is KillReason.LOST and attempt.stopped + linger < now else None
+        # What a canceled job may do until its hard timeout, a job may not whose lease another one may have soon.
+        is_over = reason is KillReason.LOST and attempt.stopped and attempt.stopped + _LOST_LINGER < now
+        return (reason, running.serial) if is_over else None
 
     def _not_begun(self, child: ChildHandle, now: int, boot: int) -> list[int]:
         """Serials that wait in a child which runs nothing: all, where it has not begun the first in time."""

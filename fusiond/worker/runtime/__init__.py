@@ -5,4 +5,4 @@ Standard library only, CPython 3.9 and later.
 """
 
 # The files of this folder are handed over into one package, in which they find this one beside them too.
-from fusiond import nesting as nesting
+from fusiond import json_depth as json_depth

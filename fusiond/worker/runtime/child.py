@@ -162,7 +162,7 @@ class Child:
         self._deadline = None
         run.flush()
         if posix.getpid() != self.pid:
-            posix._exit(1)  # noqa: SLF001
+            posix._exit(1)
         # Not signal.getsignal, which makes an enum of the answer.
         if _signal.getsignal(_signal.SIGALRM) is not run.on_alarm:
             _signal.signal(_signal.SIGALRM, run.on_alarm)

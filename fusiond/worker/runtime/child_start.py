@@ -46,7 +46,7 @@ class ChildStart:
                 print(f"on_start: {self._on_start} has failed\n{payload.trace(error)}", end="", file=sys.stderr)
                 run.flush()
                 posix.write(sock, wire.frame(wire.STARTED, self._reason(error)))
-                posix._exit(1)  # noqa: SLF001
+                posix._exit(1)
             run.flush()
             posix.write(sock, wire.frame(wire.STARTED, b""))
 

@@ -48,7 +48,7 @@ _start_thread, _new_lock, _sleep = _thread.start_new_thread, _thread.allocate_lo
 #: what the threads of jobs are made of
 _THREADS: tuple[tuple[Any, str], ...] = (_thread, "start_new_thread"), (threading, "Lock"), (queue, "SimpleQueue")
 _OWN = [getattr(module, name) for module, name in _THREADS]
-_RUN_HANDLE = asyncio.Handle._run.__code__  # noqa: SLF001
+_RUN_HANDLE = asyncio.Handle._run.__code__
 #: s; between two looks at the resident memory, and between two signs of life of the loop
 _LOOK, _BEAT = 0.1, 0.5
 #: s; if the loop has not turned for so long, the job that runs in it is named on the page
@@ -209,7 +209,7 @@ class ConcurrentChild:
         job_output.serial.set(serial)
         kind, follows, document = await self._outcome(job)
         if posix.getpid() != self.pid:  # a fork that the job has made
-            posix._exit(1)  # noqa: SLF001
+            posix._exit(1)
         job_output.end(serial)
         self._keep(wire.OutcomeMessage(serial, kind, follows, _monotonic() - job.began, document))
         del self._running[serial]
@@ -306,7 +306,7 @@ class ConcurrentChild:
         """No job has the whole process."""
 
     def end(self) -> None:
-        """Likewise."""
+        """No job has had the whole process."""
 
 
 def replaced_by() -> str:
@@ -321,7 +321,7 @@ def replaced_by() -> str:
 
 def _serial_in(thread: int) -> int:
     """Serial of the job whose code runs in the event loop of this thread; 0: none is known."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001
+    frame = sys._current_frames().get(thread)
     while frame is not None and frame.f_code is not _RUN_HANDLE:
         frame = frame.f_back
-    return frame.f_locals["self"]._context.get(job_output.serial, 0) if frame else 0  # noqa: SLF001
+    return frame.f_locals["self"]._context.get(job_output.serial, 0) if frame else 0

@@ -10,11 +10,13 @@ Each message on the control socket is one packet. `fork` comes with three descri
 output pipe, its page), `table` with one:
 
     fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
-    loading   unloaded JSON   ready LOADED                            (to the dispatcher; the first once a second)
+    loading                                                           (to the dispatcher, once a second)
+    positional TASK NAMES   unloaded JSON   ready LOADED
     answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line for each death, STATUS as wait gives it)
     left SLOT NAMES                                                   (what a dead child left, and was killed)
 
-`unloaded` names a task that does not load, and why; `ready` says how many tasks do.
+`positional` says how a task's function names what calls pass by position, `unloaded` why a task does not load, and
+`ready` how many tasks do.
 
 The modules of the tasks may replace what other modules have: gevent replaces `os.fork` and `os.waitpid`, eventlet
 `posix.read`. So this package takes each function that it needs from `posix`, `_signal` and `time` before it imports a
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
 # Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
 # each child.
 _getpid, _getppid, _setpgid, _fork, _waitpid = posix.getpid, posix.getppid, posix.setpgid, posix.fork, posix.waitpid
-_read, _dup2, _close, _set_blocking, _exit = posix.read, posix.dup2, posix.close, posix.set_blocking, posix._exit  # noqa: SLF001
+_read, _dup2, _close, _set_blocking, _exit = posix.read, posix.dup2, posix.close, posix.set_blocking, posix._exit
 _set_handler, _DEFAULT, _WNOHANG = _signal.signal, _signal.SIG_DFL, posix.WNOHANG
 _SIGTERM, _SIGINT, _SIGCHLD = _signal.SIGTERM, _signal.SIGINT, _signal.SIGCHLD
 _sleep, _open_file = time.sleep, open

@@ -48,7 +48,7 @@ def install() -> None:
 
 def _new_lock() -> None:
     """Another thread may have held it when a job forked."""
-    global _lock  # noqa: PLW0603
+    global _lock
     _lock = threading.Lock()
 
 

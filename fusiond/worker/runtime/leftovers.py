@@ -48,7 +48,7 @@ class Leftovers:
         self._own = _command(self._pid)
 
     def reaped(self, pid: int, living: dict[int, int]) -> bool:
-        """A process was reaped that is no child; whether it was a leftover, so that it may have left others."""
+        """A process was reaped that is not a child; whether it was a leftover, so that it may have left others."""
         if pid in self._spared:
             # A program that goes on in the background leaves a process behind, and ends.
             self._spared.discard(pid)

@@ -101,7 +101,7 @@ class LoopSocket:
     def send(self, data: bytes = b"") -> None:
         """Send it, at once or as soon as there is room; a fork that a job has made must not speak for its parent."""
         if posix.getpid() != self._pid:
-            posix._exit(1)  # noqa: SLF001
+            posix._exit(1)
         had, self._unsent = bool(self._unsent), self._unsent + data
         try:
             self._unsent = self._unsent[posix.write(self._fd, self._unsent) :]

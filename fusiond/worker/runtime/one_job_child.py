@@ -24,7 +24,7 @@ from . import run, task, tasklog, wire
 _read, _close, _getpid, _putenv, _setitimer = posix.read, posix.close, posix.getpid, posix.putenv, _signal.setitimer
 _monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, _signal.ITIMER_REAL
 #: what os.environ and os.environb keep their variables in: to set one by them takes four functions more
-_variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001
+_variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
 
@@ -106,7 +106,7 @@ class OneJobChild:
         """A fork of the job's that came back up to here must not speak for its parent."""
         self._deadline = None
         if _getpid() != self.pid:
-            posix._exit(1)  # noqa: SLF001
+            posix._exit(1)
         if sys.stdout is not self._streams[0] or sys.stderr is not self._streams[1]:
             run.flush()
 
@@ -151,7 +151,7 @@ def rehearse(times: int = 20) -> None:
     for _ in range(times):
         ours.sendall(_NOTHING)
         OneJobChild(page, _DOES_NOTHING).serve(theirs.fileno(), posix.open(os.devnull, posix.O_WRONLY))
-    run.rest()
+    run.stop_serving()
     for end in (ours, theirs):
         end.close()
     page.close()

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
-from . import errortext, nesting, wire
+from . import errortext, json_depth, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
 #: bytes; what is no longer cannot be too deep, and a one-job child has no page of that module copied
-_SHALLOW = nesting.MOST
+_SHALLOW = json_depth.MOST
 #: s
 _YEAR = 31536000.0
 #: where the frames are that are not the user's
@@ -27,14 +27,14 @@ _OWN = __file__.rpartition("/")[0] + "/"
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 #: what is being encoded, by id, against circles
 _open: dict[int, Any] = {}
-# JSONEncoder.encode makes this anew for each value: 3 µs, and 20 pages of a one-job child. The arguments are those of
+# JSONEncoder.encode makes this again for each value: 3 µs, and 20 pages of a one-job child. The arguments are those of
 # C: open, default, encoder, indent, two separators, sort_keys, skipkeys, allow_nan.
 _make = getattr(json.encoder, "c_make_encoder", None)
 _chunks = _make and _make(_open, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
-class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wrong here
+class TaskFailed(Exception):
     """A failure that has a code of its own and is not retried."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -45,8 +45,8 @@ class TaskFailed(Exception):  # noqa: N818 - what the job did, not what went wro
 def arguments(raw: bytes) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Args, kwargs, and the other keys of an object that came through the inbox, out of raw JSON."""
     rest: dict[str, Any] = {}
-    if len(raw) > _SHALLOW and nesting.too_deep(raw):
-        raise TaskFailed("BAD_ARGUMENTS", f"the arguments cannot be read: {nesting.TOO_DEEP}")
+    if len(raw) > _SHALLOW and json_depth.too_deep(raw):
+        raise TaskFailed("BAD_ARGUMENTS", f"the arguments cannot be read: {json_depth.TOO_DEEP}")
     try:
         text = raw.decode()
         try:
@@ -123,7 +123,7 @@ def result_json(value: Any, *, keep: bool = True) -> bytes:
         raw = text.encode()
     except RecursionError:
         _open.clear()
-        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {nesting.TOO_DEEP}") from None
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {json_depth.TOO_DEEP}") from None
     except (TypeError, ValueError) as error:
         _open.clear()
         raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result is not JSON: {errortext.message(error)}") from None
@@ -131,8 +131,8 @@ def result_json(value: Any, *, keep: bool = True) -> bytes:
         # A class of the task's raises what it likes. What stays here would be a circle to a later result.
         _open.clear()
         raise
-    if len(raw) > _SHALLOW and nesting.too_deep(raw):
-        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {nesting.TOO_DEEP}")
+    if len(raw) > _SHALLOW and json_depth.too_deep(raw):
+        raise TaskFailed("RESULT_NOT_SERIALIZABLE", f"the result cannot be stored: {json_depth.TOO_DEEP}")
     if len(raw) > wire.MAX_RESULT:
         raise TaskFailed("RESULT_TOO_LARGE", f"the result has {len(raw)} bytes; at most {wire.MAX_RESULT} are kept")
     return raw

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: `fusiond.loading_guard` uses the same name
+#: `fusiond.producer.loading_guard` uses the same name
 VARIABLE = "FUSION_LOADING"
 
 #: a module of no package, since the client library, of another version perhaps, finds it in `sys.modules`. `pid`: the
@@ -36,7 +36,7 @@ _pipe: tuple[int, int] | None = None
 
 def begin() -> tuple[int, bool]:
     """Refuse from now on; returns the argument for `end`."""
-    global _pipe  # noqa: PLW0603
+    global _pipe
     before = _loading.pid
     _loading.pid = posix.getpid()
     _loading.refused = _loading.refused or []
@@ -61,7 +61,7 @@ def end(begun: tuple[int, bool]) -> None:
 
 def close() -> None:
     """Programs may enqueue from now on, and so may the forks of this process; it may not while its `begin` lasts."""
-    global _pipe  # noqa: PLW0603
+    global _pipe
     if _pipe is not None:
         os.environ.pop(VARIABLE, None)
         for fd in _pipe:

@@ -186,9 +186,9 @@ def on_alarm(_number: int, _frame: FrameType | None) -> None:
         posix.kill(posix.getpid(), _signal.SIGALRM)
 
 
-def rest() -> None:
+def stop_serving() -> None:
     """Serve no more: the process goes on as what it was before."""
-    global serving  # noqa: PLW0603
+    global serving
     serving = None
     _signal.setitimer(_signal.ITIMER_REAL, 0)
     os.environ.pop("FUSION_JOB_ID", None)

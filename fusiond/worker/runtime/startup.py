@@ -70,7 +70,8 @@ def preload(tasks: task.Tasks, names: list[str], directory: str, say: Callable[[
         tasks: the table.
         names: of the tasks.
         directory: the group's, for a remedy.
-        say: sends the dispatcher a packet: `unloaded` for each other task, `loading` once a second at most.
+        say: sends the dispatcher a packet: `positional` for each of them whose parameters are known, `unloaded` for
+            each other task, `loading` once a second at most.
     """
     loaded, told = 0, time.monotonic()
     for tried, name in enumerate(names):
@@ -79,8 +80,10 @@ def preload(tasks: task.Tasks, names: list[str], directory: str, say: Callable[[
             say(b"loading")
         try:
             path = tasks.rows[name.encode()].run
-            tasks.function(path)
+            known = task.positional(tasks.function(path))
             loaded += 1
+            if known is not None:
+                say(f"positional {name} {known}".encode())
         except task.TaskError as error:
             remedy = wrong_paths.remedy(path, error, directory) if tried - loaded < MAX_REMEDIES else ""
             sentence = "; ".join(filter(None, (str(error)[:MAX_PROBLEM], remedy)))

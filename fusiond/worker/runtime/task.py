@@ -13,6 +13,7 @@ import builtins
 import importlib
 import json
 import sys
+import types
 from collections import namedtuple
 
 from . import errortext, refusals, wire
@@ -21,6 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Callable
+
+#: flag of a function that has `*args`
+_VARARGS = 4
 
 
 class TaskError(Exception):
@@ -68,6 +72,22 @@ def load_function(path: str) -> Callable[..., Any]:
     if isinstance(found, type):
         raise TaskError("TASK_NOT_FOUND", f"{path}: is a class, not a function; name a function that uses it")
     return found
+
+
+def positional(function: Callable[..., Any]) -> str | None:
+    """
+    The names of the parameters that a call may pass by position, with a comma between them.
+
+    One that has no name for callers is empty. None: the function takes more of them, or it is not a plain function,
+    and so may pass them on to another one, as what a decorator has made does.
+    """
+    bound = type(function) is types.MethodType
+    plain: Any = function.__func__ if bound else function  # type: ignore[attr-defined]
+    if type(plain) is not types.FunctionType or plain.__code__.co_flags & _VARARGS:
+        return None
+    code = plain.__code__
+    names = code.co_varnames[: code.co_argcount]
+    return ",".join([*[""] * code.co_posonlyargcount, *names[code.co_posonlyargcount :]][bound:])
 
 
 def _load(path: str) -> Callable[..., Any]:

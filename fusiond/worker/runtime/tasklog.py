@@ -31,7 +31,7 @@ _ours: Any = None
 
 def install(level: int) -> None:
     """The tasks are loaded: handle what they log from this level on, now or once `logging` is imported."""
-    global _level  # noqa: PLW0603 - a process has one log
+    global _level
     _level = level
     if "logging" in sys.modules:
         _put_handler()
@@ -41,7 +41,7 @@ def install(level: int) -> None:
 
 def set_level(level: int) -> None:
     """The group's log has another level now."""
-    global _level  # noqa: PLW0603
+    global _level
     if level != _level:
         _level = level
         if _ours is not None:
@@ -83,7 +83,7 @@ class _Handlers(list):  # type: ignore[type-arg]
 
     def __len__(self) -> int:
         # `basicConfig` does nothing where there is a handler; `logging.info` calls it where there is none.
-        return 0 if sys._getframe(1).f_code.co_name == "basicConfig" else 1  # noqa: SLF001
+        return 0 if sys._getframe(1).f_code.co_name == "basicConfig" else 1
 
     def set_level(self, level: int) -> None:
         """Log from this level on, unless the application has set another than Python's own, WARNING."""
@@ -93,7 +93,7 @@ class _Handlers(list):  # type: ignore[type-arg]
 
     def append(self, handler: Any) -> None:
         """The application's first handler: ours goes, and its level."""
-        global _ours  # noqa: PLW0603
+        global _ours
         _ours = None
         self._root.__dict__.pop("setLevel", None)
         if not self._is_set:
@@ -106,7 +106,7 @@ class _Handlers(list):  # type: ignore[type-arg]
 
 
 def _put_handler() -> None:
-    global _ours  # noqa: PLW0603
+    global _ours
     import logging
 
     class Handler(logging.Handler):
@@ -163,7 +163,7 @@ def _document(record: logging.LogRecord, formatter: logging.Formatter, standard:
 
 
 def _fields(extra: dict[str, Any]) -> dict[str, Any]:
-    """What was given as `extra=`; what is no plain value as its text, what is too long left out."""
+    """What was given as `extra=`; what is not a plain value as its text, what is too long left out."""
     import json
 
     found: dict[str, Any] = {}

@@ -262,14 +262,15 @@ def read_last_report(body: bytes) -> JobReport:
 class Page:
     """The page of one slot, mapped by the dispatcher and by the slot's child."""
 
-    __slots__ = ("_bytes", "_kept_at", "_ring", "words")
+    __slots__ = ("_bytes", "_kept_at", "ring", "words")
 
     def __init__(self, memory: bytearray | mmap.mmap | ctypes.Array[ctypes.c_ubyte]) -> None:
         """The page in this memory, whose length is that of `page_bytes`; both sides map the same memory."""
         # Native 8-byte words: each load and store is one instruction, so neither side reads half a number.
         self.words = memoryview(memory).cast("B").cast("Q")
-        self._bytes, self._ring = self.words.cast("B"), len(self.words) // 2
-        self._kept_at = 8 * (_FIRST + self._ring)
+        #: how many jobs that have not begun it has room for
+        self._bytes, self.ring = self.words.cast("B"), len(self.words) // 2
+        self._kept_at = 8 * (_FIRST + self.ring)
 
     @property
     def pid(self) -> int:
@@ -282,21 +283,16 @@ class Page:
         words[1] = now_ns
         words[0] = serial
         # Read behind the mark: whoever is frozen before it finds out here that it is late.
-        return _clock(_BOOT) < words[_FIRST + serial % self._ring]
+        return _clock(_BOOT) < words[_FIRST + serial % self.ring]
 
     def allow(self, serial: int, until_ns: int) -> None:
         """The dispatcher lets a job begin until then, in boot ns; 0 takes it back."""
-        self.words[_FIRST + serial % self._ring] = until_ns
+        self.words[_FIRST + serial % self.ring] = until_ns
 
     @property
     def begun(self) -> int:
         """Serial of the job that was begun last, or taken up and found taken back."""
         return self.words[0]
-
-    @property
-    def ring(self) -> int:
-        """How many jobs that have not begun it has room for."""
-        return self._ring
 
     @property
     def begun_at(self) -> int:

@@ -63,7 +63,7 @@ def wrong_part(path: str, error: task.TaskError) -> tuple[str, list[str]]:
 
 
 def _modules_of(package: Any) -> list[str]:
-    """The modules of a package, loaded or not; none if it is no package."""
+    """The modules of a package, loaded or not; none if it is not a package."""
     import pkgutil
 
     return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", ()))]

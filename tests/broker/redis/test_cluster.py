@@ -96,7 +96,7 @@ def test_moved_is_followed_with_what_confirms_it(ask):
 
 
 def test_ask_goes_there_once_with_asking(ask):
-    """The map stays; the reply to ASKING is no reply of ours."""
+    """The map stays; the reply to ASKING is not a reply of ours."""
     nodes = Nodes((ONE, [ReplyError("ASK 3300 10.0.0.2:2")]), (TWO, [b"OK", b"x"]))
     assert nodes.follow(ask([get(A)])) == [b"x"]
     assert nodes.asked[1][1] == [("ASKING",), ("GET", A)]

@@ -21,22 +21,34 @@ from fusiond.broker.redis.connection import connect, connect_async
 from fusiond.broker.redis.server_requirements import check_server
 from fusiond.config import model
 from fusiond.errors import BrokerError, BrokerFull, BrokerUnavailable, BrokerUnfit
+from tests.support.asking import KINDS, ask
 
 PING = plain(as_is, "PING")
 WRONG = plain(as_is, "INCR", "a-list")
 
 
-def ping(kind, settings, runtime, times=1, **options):
-    """By a connection of its own, for threads or for asyncio."""
+def ping(kind, url, runtime, times=1, **options):
+    assert ask(kind, model.Broker(url=url), runtime, [PING] * times, **options) == [b"PONG"] * times
 
-    async def attempt():
-        async with connect_async(settings, runtime, **options) as connection:
-            return await connection.run_many([PING] * times)
 
-    replies = (
-        asyncio.run(attempt()) if kind == "asyncio" else connect(settings, runtime, **options).run_many([PING] * times)
-    )
-    assert replies == [b"PONG"] * times
+def say_nothing(peer):
+    while peer.recv(65536):
+        pass
+
+
+@contextlib.contextmanager
+def another_server(serve, *, scheme="redis"):
+    """The URL of a server of any kind; `serve` has its only connection, in a thread."""
+
+    def run():
+        with listening.accept()[0] as peer:
+            serve(peer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=run)
+        serving.start()
+        yield f"{scheme}://127.0.0.1:{listening.getsockname()[1]}"
+        serving.join(10)
 
 
 def enqueue(broker, name):
@@ -46,33 +58,15 @@ def enqueue(broker, name):
 # Scripts that were forgotten
 
 
-@pytest.mark.parametrize("calls", [1, 3])
-def test_a_forgotten_script_is_sent_again(connection, run, broker, calls):
+@KINDS
+def test_a_forgotten_script_is_sent_again(run, broker_settings, tmp_path, broker, kind):
     """After SCRIPT FLUSH, a restart or a failover: alone and in a pipeline, each exactly once."""
     run(plain(as_is, "SCRIPT", "FLUSH"))
-    replies = connection.run_many([enqueue(broker, f"j{n}") for n in range(calls)])
-    assert replies == [["stored"]] * calls
+    calls = [enqueue(broker, "a"), PING, enqueue(broker, "b")]
+    assert ask(kind, broker_settings, tmp_path, calls) == [["stored"], b"PONG", ["stored"]]
     run(plain(as_is, "SCRIPT", "FLUSH"))
-    assert run(enqueue(broker, "last")) == ["stored"]
-    assert run(broker.counts("q")).queued == calls + 1
-
-
-async def forgotten_async(settings, directory, broker):
-    async with connect_async(settings, directory) as connection:
-        await connection.run(plain(as_is, "SCRIPT", "FLUSH"))
-        assert await connection.run_many([enqueue(broker, "a"), PING, enqueue(broker, "b")]) == [
-            ["stored"],
-            b"PONG",
-            ["stored"],
-        ]
-        await connection.run(plain(as_is, "SCRIPT", "FLUSH"))
-        assert await connection.run(enqueue(broker, "a")) == ["same"]
-        return await connection.run(broker.catalogue())
-
-
-def test_a_forgotten_script_is_sent_again_with_asyncio(broker_settings, tmp_path, broker):
-    """The same."""
-    assert asyncio.run(forgotten_async(broker_settings, tmp_path, broker)).tasks == {}
+    assert ask(kind, broker_settings, tmp_path, [enqueue(broker, "last")]) == [["stored"]]
+    assert run(broker.counts("q")).queued == 3
 
 
 # Errors
@@ -96,22 +90,15 @@ def test_a_full_redis_is_told_apart(run):
         run(plain(as_is, "SET", "a", "b"))
 
 
-def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path):
+@KINDS
+def test_an_unreachable_redis_is_one_sentence_with_the_remedy(tmp_path, kind):
     """No exception of Python's, and no password."""
-    settings = model.Broker(url="redis://:secret@127.0.0.1:1/0")
-    with pytest.raises(BrokerUnavailable) as caught, connect(settings, tmp_path) as connection:
-        connection.run(PING)
+    with pytest.raises(BrokerUnavailable) as caught:
+        ping(kind, "redis://:secret@127.0.0.1:1/0", tmp_path)
     assert "redis://:***@127.0.0.1:1/0 cannot be reached" in str(caught.value)
     assert "broker.url" in str(caught.value)
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-    async def attempt():
-        async with connect_async(settings, tmp_path) as connection:
-            await connection.run(PING)
-
-    with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-        asyncio.run(attempt())
 
 
 @pytest.mark.parametrize(
@@ -137,16 +124,6 @@ def test_a_password_is_not_shown():
 
 
 # Connections that come and go
-
-
-def test_a_restarted_server_is_found_again(redis_server, connection, run):
-    """The call during its absence fails, the next one connects anew."""
-    assert run(PING) == b"PONG"
-    redis_server.kill()
-    with pytest.raises(BrokerUnavailable):
-        run(PING)
-    redis_server.start()
-    assert run(PING) == b"PONG"
 
 
 def test_a_connection_may_repeat_once(redis_server, broker_settings, tmp_path, broker):
@@ -184,7 +161,7 @@ async def until_closed(most):
 
 
 def test_one_event_loop_after_the_other(broker_settings, tmp_path):
-    """As in an application's tests: what belongs to the old loop is made anew. Time limits hold as before."""
+    """As in an application's tests: what belongs to the old loop is made again. Time limits hold as before."""
     connection = connect_async(broker_settings, tmp_path, timeout=0.3)
 
     async def together():
@@ -195,13 +172,11 @@ def test_one_event_loop_after_the_other(broker_settings, tmp_path):
         asyncio.run(connection.run(plain(as_is, "BLPOP", "nothing", 5)))
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_server_that_does_not_answer_is_given_up(tmp_path, kind):
     """After the time that a reply may take; the connection is not used again."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        settings = model.Broker(url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-            ping(kind, settings, tmp_path, timeout=0.1)
+    with another_server(say_nothing) as url, pytest.raises(BrokerUnavailable, match="cannot be reached"):
+        ping(kind, url, tmp_path, timeout=0.1)
 
 
 @contextlib.contextmanager
@@ -224,14 +199,14 @@ def test_without_a_descriptor_it_is_unavailable(broker_settings, tmp_path):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_reply_that_keeps_coming_is_waited_for(redis_server, tmp_path, kind):
     """However long a slow link takes for all replies of a pipeline: the time is for each of them."""
     over = threading.Event()
 
-    def drip():
-        """Another Redis, whose replies come one at a time."""
-        with other.accept()[0] as peer, socket.socket(socket.AF_UNIX) as real:
+    def drip(peer):
+        """As Redis, whose replies come one at a time."""
+        with socket.socket(socket.AF_UNIX) as real:
             real.connect(str(redis_server.path))
             while data := peer.recv(65536):
                 real.sendall(data)
@@ -239,31 +214,21 @@ def test_a_reply_that_keeps_coming_is_waited_for(redis_server, tmp_path, kind):
                     peer.sendall(line)
                     over.wait(0.4 if b"PING" in data else 0)
 
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        dripping = threading.Thread(target=drip)
-        dripping.start()
-        ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path, times=4, timeout=1.0)
+    with another_server(drip) as url:
+        ping(kind, url, tmp_path, times=4, timeout=1.0)
         over.set()
-        dripping.join(10)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_server_that_speaks_no_redis_is_given_up(tmp_path, caplog, kind):
     """One sentence, and no traceback in the log: what follows on that connection could be anything."""
 
-    def speak():
-        peer = other.accept()[0]
-        with peer:
-            while data := peer.recv(65536):
-                peer.sendall(b"!bogus\r\n" if b"PING" in data else b"+OK\r\n" * (data.count(b"\r\n*") + 1))
+    def speak(peer):
+        while data := peer.recv(65536):
+            peer.sendall(b"!bogus\r\n" if b"PING" in data else b"+OK\r\n" * (data.count(b"\r\n*") + 1))
 
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        speaker = threading.Thread(target=speak)
-        speaker.start()
-        settings = model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}")
-        with pytest.raises(BrokerUnavailable, match="Protocol error"):
-            ping(kind, settings, tmp_path)
-        speaker.join(10)
+    with another_server(speak) as url, pytest.raises(BrokerUnavailable, match="Protocol error"):
+        ping(kind, url, tmp_path)
     assert caplog.records == []
 
 
@@ -334,19 +299,12 @@ def test_a_lost_subscription_says_so(redis_server, broker_settings, tmp_path):
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_what_is_larger_than_all_buffers_passes(broker_settings, tmp_path, kind):
     """In both directions, behind and before others."""
     large = plain(len, "ECHO", b"x" * 5_000_000)
-
-    async def ask():
-        async with connect_async(broker_settings, tmp_path) as connection:
-            return await connection.run_many([PING, large, large, PING])
-
-    def by_thread():
-        return connect(broker_settings, tmp_path).run_many([PING, large, large, PING])
-
-    assert (asyncio.run(ask()) if kind == "asyncio" else by_thread()) == [b"PONG", 5_000_000, 5_000_000, b"PONG"]
+    replies = ask(kind, broker_settings, tmp_path, [PING, large, large, PING])
+    assert replies == [b"PONG", 5_000_000, 5_000_000, b"PONG"]
 
 
 def test_one_server_is_spoken_to_without_redis_py(redis_server):
@@ -371,20 +329,16 @@ def test_a_redis_that_evicts_is_refused(connection, run):
 
 @pytest.mark.parametrize(
     ("layout", "remedy"),
-    [(4, "upgrade fusiond"), (2, "no release has written it: delete these keys"), ("x", "upgrade fusiond")],
+    [(5, "upgrade fusiond"), (3, "no release has written it: delete these keys"), ("x", "upgrade fusiond")],
 )
-def test_another_layout_is_refused(broker_settings, tmp_path, run, layout, remedy):
+def test_another_layout_is_refused(connection, run, layout, remedy):
     """With the remedy; another fusiond never writes into it."""
     run(plain(as_is, "HSET", "test:meta", "layout", layout))
 
-    async def check():
-        async with connect_async(broker_settings, tmp_path) as connection:
-            await connection.check()
-
     with pytest.raises(
-        BrokerUnfit, match=rf"layout {layout} under 'test', this fusiond knows 3; {remedy} or use another namespace"
+        BrokerUnfit, match=rf"layout {layout} under 'test', this fusiond knows 4; {remedy} or use another namespace"
     ):
-        asyncio.run(check())
+        connection.check()
 
 
 @pytest.mark.parametrize(
@@ -409,23 +363,17 @@ def test_which_servers_are_fit(info, fit):
 # Logging in
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_the_url_names_user_password_and_database(redis_server, broker_settings, tmp_path, run, kind):
     """What has a meaning in a URL is escaped in it. The database is its path, or the option `db`."""
     run(plain(as_is, "ACL", "SETUSER", "a/b", "reset", "on", ">p@s:s/", "~*", "&*", "+@all"))
     who, where = plain(bytes.decode, "ACL", "WHOAMI"), plain(bytes.decode, "CLIENT", "INFO")
     there = broker_settings.url.replace("//", "//a%2Fb:p%40s%3As%2F@")
-    settings = model.Broker(url=f"{there}?db=3")
-
-    async def ask():
-        async with connect_async(settings, tmp_path) as connection:
-            return await connection.run_many([who, where])
-
-    user, client = asyncio.run(ask()) if kind == "asyncio" else connect(settings, tmp_path).run_many([who, where])
+    user, client = ask(kind, model.Broker(url=f"{there}?db=3"), tmp_path, [who, where])
     assert user == "a/b"
     assert " db=3 " in client
     with pytest.raises(BrokerUnavailable, match="DB index is out of range"):
-        ping(kind, model.Broker(url=f"{there}?db=99"), tmp_path)
+        ping(kind, f"{there}?db=99", tmp_path)
     run(plain(as_is, "ACL", "DELUSER", "a/b"))
 
 
@@ -449,71 +397,65 @@ def test_the_password_file_is_read_at_each_connection(redis_server, broker_setti
             connection.run(PING)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_without_a_password_where_one_is_needed(broker_settings, tmp_path, run, kind):
     """The same remedy, though it is the first command that is refused."""
     run(plain(as_is, "CONFIG", "SET", "requirepass", "secret"))
     try:
         with pytest.raises(BrokerUnavailable, match=r"does not accept the log-in: NOAUTH .*; check the user"):
-            ping(kind, broker_settings, tmp_path)
+            ping(kind, broker_settings.url, tmp_path)
     finally:
         run(plain(as_is, "CONFIG", "SET", "requirepass", ""))
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_server_that_takes_no_more_clients_is_away(tmp_path, kind):
     """So that the call is tried again. Redis says so in place of the first reply, and ends the connection."""
 
-    def refuse():
-        with other.accept()[0] as peer:
-            peer.recv(4096)
-            peer.sendall(b"-ERR max number of clients reached\r\n")
+    def refuse(peer):
+        peer.recv(4096)
+        peer.sendall(b"-ERR max number of clients reached\r\n")
 
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        refusing = threading.Thread(target=refuse)
-        refusing.start()
-        with pytest.raises(BrokerUnavailable, match="max number of clients reached"):
-            ping(kind, model.Broker(url=f"redis://127.0.0.1:{other.getsockname()[1]}"), tmp_path)
-        refusing.join(10)
+    with another_server(refuse) as url, pytest.raises(BrokerUnavailable, match="max number of clients reached"):
+        ping(kind, url, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_wrong_password_is_told_from_a_redis_that_is_away(redis_server, broker_settings, tmp_path, run, kind):
     """The remedy is the password, not whether Redis runs."""
     run(plain(as_is, "ACL", "SETUSER", "lodger", "reset", "on", ">right", "~*", "&*", "+@all"))
     url = broker_settings.url.replace("//", "//lodger:wrong@")
     with pytest.raises(BrokerUnavailable, match=r"not accept the log-in: .*; check the user and the password") as told:
-        ping(kind, dataclasses.replace(broker_settings, url=url), tmp_path)
+        ping(kind, url, tmp_path)
     assert "is it running" not in str(told.value)
     assert "wrong@" not in str(told.value)
     run(plain(as_is, "ACL", "DELUSER", "lodger"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_socket_that_this_user_may_not_use_is_told_from_a_redis_that_is_away(tmp_path, kind):
     """The remedy is another user or group."""
     path = tmp_path / "redis.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         with pytest.raises(BrokerUnavailable, match="refused"):
-            ping(kind, model.Broker(url=f"unix://{path}"), tmp_path)  # imports now what `nobody` may not read
+            ping(kind, f"unix://{path}", tmp_path)  # imports now what `nobody` may not read
         listener.listen()
         os.seteuid(65534)
         try:
             with pytest.raises(
                 BrokerUnavailable, match=r"this user may not connect to the socket; .*socket_group"
             ) as told:
-                ping(kind, model.Broker(url=f"unix://{path}"), tmp_path)
+                ping(kind, f"unix://{path}", tmp_path)
         finally:
             os.seteuid(0)
     assert "is it running" not in str(told.value)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_server_without_tls_is_asked_about(tmp_path, kind):
     """A Redis without TLS waits for the end of what it takes for a command, and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        settings = model.Broker(url=f"rediss://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(BrokerUnavailable, match="does it speak TLS at this port"):
-            ping(kind, settings, tmp_path, timeout=0.1)
+    asked = "does it speak TLS at this port"
+    with another_server(say_nothing, scheme="rediss") as url, pytest.raises(BrokerUnavailable, match=asked):
+        ping(kind, url, tmp_path, timeout=0.1)

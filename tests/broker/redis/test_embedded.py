@@ -5,7 +5,6 @@ import functools
 import grp
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -21,7 +20,6 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import embedded
 from fusiond.broker.redis.connection import connect
 from fusiond.config import model
-from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.supervise.server import choose_server
 from tests.support.running import MEMORY, PATIENCE, until
 
@@ -307,39 +305,3 @@ def test_a_ctrl_c_is_for_the_supervisor(start):
     """The server is in a process group of its own: SIGINT of a terminal does not reach it."""
     wrapper = start().ready()
     assert os.getpgid(wrapper.server) == wrapper.server != os.getpgid(wrapper.process.pid)
-
-
-@pytest.mark.proof
-def test_kill_nine_of_anything_at_any_time_loses_nothing(start):
-    """Link, wrapper or server dies at a random moment of writing; each acknowledged write is there afterwards."""
-    rand = random.Random(7)
-    written = 0
-    for _ in range(6):
-        wrapper = start().ready()
-        assert wrapper.run("GET", "n") == (str(written).encode() if written else None)
-        assert servers_in(wrapper.state) == [wrapper.server]
-        stop = written + rand.randrange(20, 200)
-        victim = rand.choice(["wrapper", "server", "link"])
-        with connect(model.Broker(url=f"unix://{wrapper.path}"), Path("/")) as connection:
-            try:
-                while True:
-                    assert connection.run(plain(as_is, "INCR", "n")) == written + 1
-                    written += 1
-                    if written == stop:
-                        kill(wrapper, victim)
-            except (BrokerUnavailable, BrokerError):
-                pass
-        # the one write whose reply was lost may have been done
-        after = start().ready()
-        found = int(after.run("GET", "n"))
-        assert found in (written, written + 1)
-        written = found
-        after.process.terminate()
-        assert after.end()[0] == 0
-
-
-def kill(wrapper, victim):
-    if victim == "link":
-        wrapper.link.close()
-    else:
-        os.kill(wrapper.process.pid if victim == "wrapper" else wrapper.server, signal.SIGKILL)

@@ -91,13 +91,13 @@ def test_the_check_changes_nothing(user, redis):
 def test_a_job_is_stored_whose_wake_up_may_not_be_published(user, run, broker):
     """The enqueue succeeds, so that nobody enqueues it twice."""
     for name in ("a", "b"):
-        run(broker.claim("q", 1, dispatcher="d", nonce=name, lease_ms=60_000, max_rescues=2, parking=name))
+        run(broker.claim("q", 1, dispatcher="d", nonce=name, lease_ms=60_000, max_rescues=2, reservation=name))
         with user(*ALL, "resetchannels") as connection:
             assert connection.run(broker.enqueue("q", [NewJob(name, "t", b"[[],{}]")])) == ["stored"]
 
 
 def test_who_may_not_is_told_in_a_sentence(user, broker):
-    """A producer too: it is no outage, which would be waited for."""
+    """A producer too: it is not an outage, which would be waited for."""
     with user("~test:*", "+@all", "-evalsha") as connection, pytest.raises(BrokerUnfit, match="denies this user"):
         connection.run(broker.enqueue("q", [NewJob("a", "t", b"[[],{}]")]))
     assert not issubclass(BrokerUnfit, BrokerUnavailable)

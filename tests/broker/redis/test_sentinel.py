@@ -1,15 +1,15 @@
 """Real Sentinels: which server a connection leads to, who is let in, and what is said where there is none."""
 
-import asyncio
 import signal
 
 import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis import protocol
-from fusiond.broker.redis.connection import connect, connect_async
+from fusiond.broker.redis.connection import connect
 from fusiond.config import model
 from fusiond.errors import BrokerUnavailable, BrokerUnfit
+from tests.support.asking import KINDS, ask
 from tests.support.replicas import Servers
 
 WHO = plain(bytes.decode, "GET", "who")
@@ -49,43 +49,18 @@ def broker(watched, path="/shop", login="", **more):
     return model.Broker(url=f"redis+sentinel://{login}127.0.0.1:1,{watched.sentinel.name}{path}", **more)
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_primary_that_was_given_up_is_left_though_it_still_answers(watched, tmp_path, kind):
     """It would acknowledge what nobody will ever see."""
-
-    async def story():
-        async with connect_async(broker(watched), tmp_path) as connection:
-            before = await connection.run(WHO)
-            watched.name(watched.two)
-            return before, await connection.run(WHO)
-
-    def threads():
-        with connect(broker(watched), tmp_path) as connection:
-            before = connection.run(WHO)
-            watched.name(watched.two)
-            return before, connection.run(WHO)
-
-    assert (asyncio.run(story()) if kind == "asyncio" else threads()) == ("one", "two")
+    again = lambda: watched.name(watched.two)  # noqa: E731
+    assert ask(kind, broker(watched), tmp_path, [WHO], again) == ["one", "two"]
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_connection_that_works_outlives_the_sentinels(watched, tmp_path, kind):
     """Without them nobody knows better."""
-
-    async def story():
-        async with connect_async(broker(watched), tmp_path) as connection:
-            before = await connection.run(WHO)
-            watched.sentinel.kill()
-            return before, await connection.run(WHO)
-
-    def threads():
-        with connect(broker(watched), tmp_path) as connection:
-            before = connection.run(WHO)
-            watched.sentinel.kill()
-            return before, connection.run(WHO)
-
     try:
-        assert (asyncio.run(story()) if kind == "asyncio" else threads()) == ("one", "one")
+        assert ask(kind, broker(watched), tmp_path, [WHO], watched.sentinel.kill) == ["one", "one"]
     finally:
         watched.sentinel.start()
 
@@ -104,19 +79,13 @@ def test_a_replica_is_not_taken_for_the_primary_that_a_sentinel_calls_it(watched
         watched.two.do("SET", "who", "two")
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+@KINDS
 def test_a_primary_that_hangs_is_given_up(watched, tmp_path, kind):
     """Also before it has said that it is the primary."""
-    settings = broker(watched)
-
-    async def story():
-        async with connect_async(settings, tmp_path, timeout=0.5) as connection:
-            return await connection.run(WHO)
-
     watched.one.process.send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(BrokerUnavailable, match="no answer in time"):
-            asyncio.run(story()) if kind == "asyncio" else connect(settings, tmp_path, timeout=0.5).run(WHO)
+            ask(kind, broker(watched), tmp_path, [WHO], timeout=0.5)
     finally:
         watched.one.process.send_signal(signal.SIGCONT)
 
@@ -163,6 +132,6 @@ def test_another_kind_of_url_is_told_apart_at_the_check(watched, tmp_path):
     """A Sentinel is no Redis for jobs, and no Cluster."""
     with pytest.raises(BrokerUnfit, match=r"is a Sentinel; write redis\+sentinel"):
         connect(model.Broker(url=f"redis://{watched.sentinel.name}"), tmp_path).check()
-    with pytest.raises(BrokerUnfit, match="is no node of a Cluster; write redis://"):
+    with pytest.raises(BrokerUnfit, match="is not a node of a Cluster; write redis://"):
         connect(model.Broker(url=f"redis+cluster://{watched.one.name}"), tmp_path).check()
     connect(broker(watched), tmp_path).check()

@@ -1,6 +1,7 @@
 """rediss://: over a real TLS connection, which ends at a door in front of the test's Redis."""
 
 import asyncio
+import contextlib
 import shutil
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect, connect_async
 from fusiond.config import model
 from fusiond.errors import BrokerUnavailable
+from tests.support.asking import KINDS, ask
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 
@@ -92,18 +94,17 @@ def settings(redis_server, papers):
     return model.Broker(url=f"rediss://127.0.0.1:{door.port}", tls=model.Tls(ca_file=str(papers[0])))
 
 
-def test_threads_speak_tls(settings, tmp_path):
-    """Replies larger than a record, over one connection."""
-    with connect(settings, tmp_path) as connection:
-        assert [connection.run(LARGE) for _ in range(3)] == [300_000] * 3
+@KINDS
+def test_replies_that_are_larger_than_a_record(settings, tmp_path, kind):
+    """Several, over one connection."""
+    assert ask(kind, settings, tmp_path, [LARGE, LARGE]) == [300_000] * 2
 
 
-def test_asyncio_speaks_tls_and_hears_messages(settings, tmp_path):
-    """The same, and each message."""
+def test_messages_are_heard(settings, tmp_path):
+    """As without TLS."""
 
     async def story():
         async with connect_async(settings, tmp_path) as connection:
-            assert await connection.run(LARGE) == 300_000
             subscription = await connection.subscribe(["c"])
             await connection.run(plain(as_is, "PUBLISH", "c", "m"))
             heard = await anext(subscription)
@@ -121,6 +122,7 @@ def test_a_server_with_another_certificate_is_refused(redis_server, papers, tmp_
         connect(settings, tmp_path).run(PING)
 
 
+@KINDS
 @pytest.mark.parametrize(
     ("option", "of", "lets_in"),
     [
@@ -130,22 +132,13 @@ def test_a_server_with_another_certificate_is_refused(redis_server, papers, tmp_
         ("ssl_check_hostname=false", "elsewhere", True),
     ],
 )
-def test_the_url_may_ask_for_less(redis_server, papers, tmp_path, option, of, lets_in):
+def test_the_url_may_ask_for_less(redis_server, papers, tmp_path, option, of, lets_in, kind):
     """For a certificate that nobody has signed, or that names another host."""
     door = Door(redis_server.path, *(papers[2:4] if of == "theirs" else papers[4:])).open()
     ca = papers[4] if of == "elsewhere" else papers[0]
     settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}?{option}", tls=model.Tls(ca_file=str(ca)))
-
-    async def ask():
-        async with connect_async(settings, tmp_path) as connection:
-            return await connection.run(PING)
-
-    for attempt in (lambda: connect(settings, tmp_path).run(PING), lambda: asyncio.run(ask())):
-        if lets_in:
-            assert attempt() == b"PONG"
-        else:
-            with pytest.raises(BrokerUnavailable, match="certificate"):
-                attempt()
+    with contextlib.nullcontext() if lets_in else pytest.raises(BrokerUnavailable, match="certificate"):
+        assert ask(kind, settings, tmp_path, [PING]) == [b"PONG"]
 
 
 def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):
@@ -180,16 +173,11 @@ def spoilt(papers, tmp_path):
 
 def test_a_file_that_cannot_be_used_is_named(settings, spoilt, tmp_path):
     """With what is wrong with it, to threads, to asyncio and to a client, and no word of whether Redis runs."""
-
-    async def ask(broken):
-        async with connect_async(broken, tmp_path) as connection:
-            await connection.run(PING)
-
     for files, said in spoilt.values():
         broken = model.Broker(url=settings.url, tls=model.Tls(**files))
         for attempt in (
-            lambda broken=broken: connect(broken, tmp_path).run(PING),
-            lambda broken=broken: asyncio.run(ask(broken)),
+            lambda broken=broken: ask("threads", broken, tmp_path, [PING]),
+            lambda broken=broken: ask("asyncio", broken, tmp_path, [PING]),
             lambda files=files: Client(settings.url, **files).counts(),
         ):
             with pytest.raises(BrokerUnavailable) as told:

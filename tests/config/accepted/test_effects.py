@@ -1,7 +1,11 @@
 """What a change would mean, as data that may leave the daemon."""
 
-from fusiond.config.accepted.plan import effects
+import json
+from dataclasses import asdict
+
+from fusiond.config.accepted.plan import Plan, effects
 from fusiond.config.load import load
+from fusiond.config.model import rebuild
 
 BASE = """
 version: 1
@@ -29,7 +33,7 @@ def change(*pairs):
 
 
 def test_a_queue_loses_its_last_group():
-    """Also one that the file does not name, where a group took all."""
+    """Also one that the file does not name, where a group took all, and one that a task moves to."""
     found = change(("  other: {queues: [r]}\n", ""))
     assert [queue for queue in found.queues if found.loses(queue)] == ["r"]
     assert not found.loses("unheard-of")
@@ -38,6 +42,11 @@ def test_a_queue_loses_its_last_group():
     )))  # fmt: skip
     assert everything.loses("unheard-of")
     assert not everything.loses("r")
+    found = change(("b: {run: x.b, queue: q}", "b: {run: x.b, queue: s}"))
+    assert [queue for queue in found.queues if found.loses(queue)] == ["s"]
+    assert (
+        effects(*[load("f", environ={}, data=BASE.replace("queue: r", "queue: s").encode()).config] * 2).unserved == ()
+    )
 
 
 def test_limits_that_fall():
@@ -63,3 +72,22 @@ def test_timetables_that_move():
         ("tock", False, True),
         ("took", True, False),
     ]
+
+
+def test_what_takes_over_by_an_alias_is_neither_added_nor_removed():
+    """A task, a queue and a cron entry: one phrase each, what else changes, and the ticks under the new name."""
+    found = change(
+        ("r: {}", "rr: {aliases: [r]}"),
+        ("c: {run: x.c, queue: r}", "cc: {run: x.d, queue: rr, aliases: [c]}"),
+        ('tick: {task: a, schedule: "0 2 * * *"', 'tack: {task: a, schedule: "0 3 * * *", aliases: [tick]'),
+        ("queues: [r]", "queues: [rr]"),
+        ("  tock: {task: a, every: 90s}\n", "  took: {task: a, every: 90s, aliases: [tock]}\n"),
+    )
+    assert found.plan.phrases()[1:] == (
+        "queues: rr takes over from r",
+        "tasks: cc takes over from c, cc.run, cc.queue changed",
+        "cron: tack takes over from tick, took takes over from tock, tack.schedule changed",
+    )
+    [moved] = found.timetables
+    assert (moved.name, moved.before.schedule, moved.after.schedule) == ("tack", "0 2 * * *", "0 3 * * *")
+    assert rebuild(Plan, json.loads(json.dumps(asdict(found.plan)))) == found.plan

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import stat
 
 import pytest
 
@@ -47,17 +45,6 @@ def test_an_entry_says_when_who_and_what(kept):
         plan=compare(config_of(2), config_of(5)),
     )
     assert rebuild(history.Entry, json.loads(json.dumps(dataclasses.asdict(second)))) == second
-
-
-def test_only_the_owner_can_read_it_whatever_the_umask(kept):
-    """It holds what the environment held."""
-    before = os.umask(0)
-    try:
-        accept(kept, 1, 2)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in kept.iterdir()} == {0o600}
 
 
 def test_it_is_bounded_and_the_newest_stay(kept):

@@ -1,6 +1,5 @@
-"""The snapshot file, and the helper process that writes a candidate."""
+"""The snapshot file: who may read it, what a failure leaves, and what is refused."""
 
-import json
 import os
 import stat
 import subprocess
@@ -8,10 +7,8 @@ import sys
 
 import pytest
 
-import fusiond
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, Queue, Task
-from fusiond.config.problems import Problem
 from fusiond.errors import ConfigError
 
 ONE = Config(tasks={"a": Task("a", "x.y")})
@@ -68,52 +65,14 @@ def test_a_write_that_fails_leaves_the_old_one(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_no_snapshot_is_refused_in_one_sentence(tmp_path, content, what):
-    """Damage is told from another version, which is not guessed at; numbering starts anew."""
+    """Damage is told from another version, which is not guessed at; numbering starts again."""
     path = tmp_path / "s.json"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=f"{what} .*start the daemon anew"):
+    with pytest.raises(ConfigError, match=f"{what} .*restart the daemon"):
         snapshot.read_snapshot(path)
     with pytest.raises(ConfigError, match="cannot be read"):
         snapshot.read_snapshot(tmp_path / "none.json")
     assert snapshot.next_generation(path) == 1
-
-
-def candidate(tmp_path, text=None, **environ):
-    """Run the helper on a file; its exit status and what it printed."""
-    if text is not None:
-        (tmp_path / "fusion.yaml").write_text(text)
-    asked = {"file": "fusion.yaml", "development": False, "out": "out.json", "generation": 5}
-    request = json.dumps({"version": fusiond.__version__, **asked})
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "fusiond.config.candidate", request],
-        cwd=tmp_path,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
-
-
-def test_a_good_file_becomes_a_candidate(tmp_path):
-    """The snapshot is there, its hash is printed, and what to watch."""
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "x.yaml").write_text("queues: {default: {}}\n")
-    status, said = candidate(tmp_path, "version: 1\ninclude: ['d/*.yaml']\nbroker: {namespace: '${NS}'}\n", NS="shop")
-    assert (status, said["problems"]) == (0, [])
-    found = snapshot.read_snapshot(tmp_path / "out.json")
-    assert (found.generation, found.hash, found.source) == (5, said["hash"], str(tmp_path / "fusion.yaml"))
-    assert found.config.broker.namespace == "shop"
-    assert said["files"] == [str(tmp_path / name) for name in ("fusion.yaml", "d/x.yaml", "d/*.yaml")]
-
-
-def test_a_bad_file_leaves_no_candidate(tmp_path):
-    """The problems, each of which can be shown as it is."""
-    status, said = candidate(tmp_path, "version: 1\nqueues: {q: {max_length: 0}}\n")
-    assert (status, said["hash"]) == (0, "")
-    assert [Problem(**problem).code for problem in said["problems"]] == ["out-of-range"]
-    assert not (tmp_path / "out.json").exists()
 
 
 def test_programs_read_their_snapshot_without_yaml(tmp_path):

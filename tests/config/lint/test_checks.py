@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusiond.config.accepted import explain
 from fusiond.config.lint import machine, policies, systemd_unit
 from fusiond.config.lint.reports import as_json, as_text
 from fusiond.config.load import load
@@ -176,6 +177,30 @@ def test_a_secret_is_found_by_its_key_or_form_and_never_shown(key, value, secret
         assert (value.strip("'") in shown) != secret or not value.strip("'")
 
 
+@pytest.mark.parametrize(
+    ("said", "codes"),
+    [
+        ("args: [hunter22, {n: [123456789]}]", ["secret-by-position"]),
+        ("args: ['${PIN:-123456789}']", ["secret-by-position"]),
+        ("args: [evident], kwargs: {pin: 123456789, login: {of: hunter22}}", ["secret-in-clear"] * 2),
+    ],
+)
+def test_a_secret_argument_is_not_shown_however_the_file_passes_it(tmp_path, said, codes):
+    """In another file than its task, a number, a part of a map; by position, none of the arguments is shown."""
+    (tmp_path / "f.yaml").write_text(
+        "version: 1\ninclude: [g.yaml]\ntasks: {a: {run: x.y, secret: [kwargs.pin, kwargs.login]}}\n"
+        "workers: {m: {queues: [default]}}\n"
+    )
+    call = f"{{task: a, {said}}}"
+    (tmp_path / "g.yaml").write_text(f"cron: {{c: {{every: 1h, {call[1:]}}}\nflows: {{f: {{steps: {{s: {call}}}}}}}\n")
+    found = load(tmp_path / "f.yaml", environ={}, elsewhere=True)
+    assert [each.code for each in found.problems if each.code.startswith("secret")] == codes * 2
+    values = [*explain.cron(found.tree.root, found.config, "c"), *explain.flow(found.tree.root, found.config, "f")]
+    shown = as_text(found.problems) + str(values)
+    assert [word for word in ("hunter22", "123456789") if word in shown.replace("${PIN:-123456789}", "")] == []
+    assert ("evident" in shown) == ("evident" in said)
+
+
 # -- bounds
 
 
@@ -203,12 +228,9 @@ def test_all_files_together_are_bounded(tmp_path, monkeypatch, files):
     ],
 )
 def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
-    """A log that is a directory, an environment that is no text, a place for sockets that is one byte too long."""
+    """A log that is a directory, an environment that is not text, a place for sockets that is one byte too long."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "latin.env").write_bytes(b"NAME=caf\xe9\n")
     (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}\n")
     loaded = load(tmp_path / "fusion.yaml", environ={}, to_run=True)
     assert [problem.code for problem in loaded.problems if problem.is_error] == ([code] if code else [])
-
-
-# -- one mistake does not hide the next

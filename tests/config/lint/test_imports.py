@@ -58,7 +58,7 @@ def test_the_four_ways_in_which_a_path_leads_nowhere_are_told_apart(app):
 
 
 def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
-    """Its own frames, innermost last, once for all tasks of the module; a missing need is no missing module."""
+    """Its own frames, innermost last, once for all tasks of the module; a missing need is not a missing module."""
     found = app(
         HEAD + "tasks: {a: {run: shop.f}, b: {run: shop.g}}\n",
         shop="import helper\n",

@@ -1,4 +1,4 @@
-"""Every problem that a file can have, by its code, with its place; and how problems are shown."""
+"""Problems of which the one example of tests/rules is not enough, by their code and place; and how they are shown."""
 
 import os
 
@@ -23,35 +23,27 @@ def found(text, name="fusion.yaml", **environ):
 UNIQUE = "tasks: {a: {run: x.y, unique: %s}}\nworkers: {m: {}}\n"
 CASES = [
     # -- structure
-    ("unknown-key", "taks: {}\n", "taks"),
     ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
-    ("missing-key", "tasks: {a: {queue: default}}\n", "a"),
     ("missing-key", "tasks: {a: {run: x.y}}\ncron: {c: {task: a}}\n", "c"),
     ("missing-key", "broker: {url: 'rediss://h', tls: {cert_file: /x}}\n", "cert_file"),
-    ("exclusive-keys", "tasks: {a: {run: x.y}}\ncron: {c: {task: a, every: 5s, schedule: '@daily'}}\n", "c"),
     ("exclusive-keys", "broker: {password_file: /x}\n", "password_file"),
     ("exclusive-keys", "broker: {url: 'redis://h', socket_group: x}\n", "socket_group"),
     ("exclusive-keys", "broker: {url: 'redis://h', tls: {}}\n", "tls"),
     ("exclusive-keys", "broker: {url: 'redis://:x@h', password_file: /x}\n", "'redis://:x@h'"),
     ("exclusive-keys", "queues: {q: }\nworkers: {m: {queues: {q: 1}, order: strict}}\n", "order"),
-    ("wrong-type", "logging: debug\n", "debug"),
     ("wrong-type", "tasks: {a: {run: a.b, retry: {max_attempts: 3}}}\n", "retry"),
     ("wrong-type", "queues: {a: {max_length: many}}\n", "many"),
     ("wrong-type", "workers: {m: {environment: {A: null}}}\n", "null"),
     ("wrong-type", "retry_policies: {p: {retry_on: ValueError}}\n", "ValueError"),
-    ("bad-value", "logging: {level: inf}\n", "inf"),
     ("bad-value", "workers: {a: {order: random}}\n", "random"),
     ("bad-value", "retry_policies: {p: {backoff: expo}}\n", "expo"),
-    ("yaml-time", "defaults: {tasks: {expires: 22:30}}\n", "22:30"),
     ("bad-value", "retry_policies: {p: {jitter: 101%}}\n", "101%"),
     ("bad-value", "workers: {m: {max_memory: 5 MB}}\n", "5 MB"),
     ("bad-value", "workers: {m: {queues: [default, '*']}}\n", "'*'"),
     ("bad-name", "queues: {'a b': {}}\n", "'a b'"),
     ("bad-name", 'queues: {"a\\n": {}}\n', '"a\\n"'),
-    ("bad-path", "tasks: {a: {run: 'x:y'}}\n", "'x:y'"),
     ("bad-path", "tasks: {a: {run: send}}\n", "send"),
     ("out-of-range", "priorities: {high: 256}\n", "256"),
-    ("out-of-range", "workers: {m: {processes: 0}}\n", "0"),
     ("out-of-range", "retry_policies: {p: {max_attempts: 0}}\n", "0"),
     ("out-of-range", "tasks: {a: {run: x.y, timeout: 0s}}\nworkers: {m: {}}\n", "0s"),
     ("out-of-range", "tasks: {a: {run: x.y}}\nworkers: {m: {}}\ncron: {c: {task: a, every: 999ms}}\n", "999ms"),
@@ -60,26 +52,17 @@ CASES = [
     ("missing-unit", "tasks: {a: {run: x.y, timeout: {soft: 90}}}\n", "90"),
     ("missing-unit", "retry_policies: {p: {backoff: [1s, 5]}}\n", "5"),
     ("missing-unit", "workers: {m: {max_memory: 512}}\n", "512"),
-    ("empty", "workers: {m: {queues: []}}\n", "queues"),
     ("empty", "retry_policies: {p: {backoff: []}}\n", "backoff"),
     ("empty", "broker: {url: ''}\n", "''"),
     ("too-long", f"tasks: {{a: {{run: x.y, description: {'d' * 201}}}}}\n", "d" * 201),
-    ("duplicate-item", "workers: {m: {queues: [default, 'default']}}\n", "'default'"),
-    ("duplicate-key", "queues: {a: {}, a: {}}\n", "a"),
-    ("yaml-boolean", "queues: {q: {suspended: yes}}\n", "yes"),
     ("yaml-quote", "workers: {m: {umask: 022}}\n", "022"),
     ("yaml-quote", "broker: {namespace: 12}\n", "12"),
     ("yaml-quote", "tasks: {a: {run: x.y, pass_job: true}}\n", "true"),
     # -- references
-    ("unknown-queue", "tasks: {a: {run: x.y, queue: emial}}\n", "emial"),
     ("unknown-queue", "workers: {m: {queues: [emial]}}\n", "emial"),
     ("unknown-queue", "workers: {m: {queues: {emial: 2}}}\n", "emial"),
-    ("unknown-priority", "tasks: {a: {run: x.y, priority: hihg}}\n", "hihg"),
     ("unknown-priority", "priorities: {moderate: 1}\nqueues: {default: {defaults: {priority: high}}}\n", "high"),
-    ("unknown-retry-policy", "defaults: {tasks: {retry: stanard}}\n", "stanard"),
-    ("unknown-task", "cron: {c: {task: b, every: 5s}}\n", "b"),
     # -- schedules
-    ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: Europe/Berln}}\n", "Europe/Berln"),
     ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: Europe}}\n", "Europe"),
     ("unknown-timezone", TASK + "cron: {c: {task: a, schedule: '@daily', timezone: ../UTC}}\n", "../UTC"),
     *(
@@ -89,14 +72,12 @@ CASES = [
         )
     ),
     ("cron-fields", TASK + "cron: {c: {task: a, schedule: '* * * *'}}\n", "'* * * *'"),
-    ("cron-fields", TASK + "cron: {c: {task: a, schedule: '* * * * * *'}}\n", "'* * * * * *'"),
-    ("never-fires", TASK + "cron: {c: {task: a, schedule: '0 0 30 2 *'}}\n", "'0 0 30 2 *'"),
     ("ignored-key", TASK + "cron: {c: {task: a, every: 5s, timezone: UTC}}\n", "timezone"),
     # -- the broker
     *(
         ("bad-url", f"broker: {{url: '{url}'}}\n", f"'{url}'")
         for url in (
-            "localhost:6379", "redis+sentinel://h", "redis+sentinel://h/x/y", "redis+cluster://h/1", "sentinel://h/x",
+            "redis+sentinel://h", "redis+sentinel://h/x/y", "redis+cluster://h/1", "sentinel://h/x",
             "redis+cluster://h,", "redis+cluster://h,i:99999", "redis://h,i", "redis://[::1",
             "http://h", "redis://h:99999",
             "redis://h:x", "redis://",
@@ -112,18 +93,10 @@ CASES = [
     ("yaml-boolean", TASK + "cron: {c: {task: a, every: 5s, kwargs: {x: {y: [on]}}}}\n", "on"),
     ("leading-zero", TASK + "cron: {c: {task: a, every: 5s, args: [0123]}}\n", "0123"),
     ("leading-zero", "workers: {m: {processes: 010, environment: {A: 010}}}\n", "010"),
-    ("tilde", "state_directory: ~/x\n", "~/x"),
     ("tilde", "workers: {m: {directory: ~ada}}\n", "~ada"),
     # -- values
-    ("timeout-order", "tasks: {a: {run: x.y, timeout: {soft: 10s, hard: 10s}}}\nworkers: {m: {}}\n", "10s"),
     ("short-drain", "tasks: {a: {run: x.y, timeout: 25s}}\nworkers: {m: {}}\n", "m"),
     ("short-drain", TASK.replace("m: {}", "m: {drain_timeout: 60s}"), "60s"),
-    ("no-default-priority", "priorities: {urgent: 9}\n" + TASK, "a"),
-    (
-        "keyword-taken",
-        "tasks: {a: {run: x.y, pass_job: j}}\nworkers: {m: {}}\ncron: {c: {task: a, every: 5s, kwargs: {j: 1}}}\n",
-        "1",
-    ),
     ("ignored-key", "retry_policies: {standard: {backoff: [1s], delay: 1s}}\n", "delay"),
     ("ignored-key", "retry_policies: {standard: {max_snooze: 1h}}\n", "max_snooze"),
     ("missing-key", UNIQUE % "{by: [args.0]}", "unique"),
@@ -145,15 +118,7 @@ CASES = [
         "queues: {q: {max_running: 2}}\ntasks: {a: {run: x.y, queue: q, limit: {max_running: 3}}}\nworkers: {m: {}}\n",
         "3",
     ),
-    ("delay-above-max", "retry_policies: {standard: {delay: 1h}}\n", "1h"),
     # -- usage
-    ("unused-policy", "retry_policies: {p: {}}\n", "p"),
-    ("unused-queue", "queues: {q: {}}\nworkers: {m: {}}\n", "q"),
-    (
-        "unserved-queue",
-        "queues: {q: {}}\ntasks: {a: {run: x.y, queue: q}, b: {run: x.y}}\nworkers: {m: {queues: [default]}}\n",
-        "q",
-    ),
     (
         "unserved-queue",
         "queues: {q: {}}\ntasks: {a: {run: x.y}, b: {run: x.y, queue: q}}\nworkers: {m: {queues: [q]}}\n",
@@ -164,14 +129,8 @@ CASES = [
         "tasks: {a: {run: x.y, on_failure: {webhook: 'https://h/x'}}}\nworkers: {m: {queues: [default]}}\n",
         "'https://h/x'",
     ),
-    ("no-workers", "tasks: {a: {run: x.y}}\n", "tasks"),
     # -- the machine
-    ("unknown-user", "workers: {m: {user: no_such_user}}\n", "no_such_user"),
-    ("unknown-group", "control: {group: no_such_group}\n", "no_such_group"),
-    ("missing-directory", "workers: {m: {directory: /no/such}}\n", "/no/such"),
     ("missing-directory", "logging: {file: /no/such/log}\n", "/no/such/log"),
-    ("missing-python", "workers: {m: {python: no/python}}\n", "no/python"),
-    ("missing-file", "workers: {m: {environment_file: [/no/such]}}\n", "/no/such"),
     ("missing-file", "broker: {url: 'redis://h', password_file: /no/such}\n", "/no/such"),
 ]  # fmt: skip
 WARNINGS = {

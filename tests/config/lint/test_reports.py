@@ -2,15 +2,11 @@
 
 import importlib.resources
 import json
-import os
-import pty
-import subprocess
-import sys
 
 import jsonschema
 import pytest
 
-from fusiond.config.lint.reports import as_github, as_sarif, as_text
+from fusiond.config.lint.reports import as_github, as_sarif
 from fusiond.config.problems import Problem
 from tests.support.fusiond_command import fusiond_here
 
@@ -85,40 +81,3 @@ def test_annotations_are_escaped(monkeypatch):
     )
     monkeypatch.setenv("GITHUB_WORKSPACE", "/etc")
     assert as_github([WHOLE]).startswith("::error file=fusion.yaml,title=unreadable::")
-
-
-def test_colour_is_for_a_terminal_alone(report, tmp_path):
-    """Piped: none. On a terminal: red and yellow; none with NO_COLOR."""
-    assert "\x1b" not in report().out
-    assert "\x1b[31merror\x1b[0m" in on_terminal(tmp_path)
-    assert "\x1b" not in on_terminal(tmp_path, NO_COLOR="1")
-
-
-def on_terminal(directory, **environment):
-    """What `validate` prints on a terminal."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-P", "-m", "fusiond.cli", "validate"]
-    environ = {**os.environ, "TERM": "xterm", "GITHUB_ACTIONS": "", **environment}
-    with subprocess.Popen(command, cwd=directory, stdout=theirs, env=environ):
-        os.close(theirs)
-        printed = b""
-        while chunk := _read(ours):
-            printed += chunk
-    os.close(ours)
-    return printed.decode()
-
-
-def _read(fd):
-    try:
-        return os.read(fd, 4096)
-    except OSError:  # how a terminal says that its other end is closed
-        return b""
-
-
-def test_passwords_are_masked_in_every_face():
-    """In message, line and detail."""
-    url = "redis://u:opensesame@h"
-    problem = Problem("f", 1, 1, "error", "bad-url", url, "r", 1, url, url)
-    shown = as_text([problem]) + as_sarif([problem]) + as_github([problem])
-    assert "opensesame" not in shown
-    assert shown.count("***") >= 3

@@ -4,8 +4,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from fusiond.config.load import MAX_ERRORS, MAX_WARNINGS, load
 from fusiond.config.yaml import source
@@ -143,31 +141,6 @@ def test_what_can_be_read_around_is_collected(text, code):
     data, codes = read(text + "\nz: ${ALSO}\n")
     assert codes == [code, "unset-variable"]
     assert data["z"] == "${ALSO}"
-
-
-@pytest.mark.proof
-@settings(max_examples=300, deadline=None)
-@given(
-    st.one_of(
-        st.binary(max_size=200), st.text(max_size=200), st.text(alphabet="ab:-[]{}&*!|>'\"%@`,? \n\t#$", max_size=60)
-    )
-)
-@example("a: \ud800".encode("utf-8", "surrogatepass"))
-@example("\ufeffa: 1")
-@example("a: 1\u2028b: 2\x85c")
-def test_no_bytes_make_it_raise(data):
-    """Any bytes are read or refused; every place that is reported exists in the text."""
-    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    lines = source._BREAK.split(raw.decode(errors="replace").removeprefix("\ufeff"))
-    try:
-        parsed = source.source_of("f.yaml", Path("/"), raw)
-        lines = parsed.lines
-        _, problems = source.compose(parsed, {})
-    except source.RefusedText as refused:
-        problems = [refused.problem]
-    for problem in problems:
-        assert problem.line <= len(lines)
-        assert problem.message
 
 
 @pytest.mark.proof

@@ -1,29 +1,20 @@
 """Reload by a real daemon whose programs are stand-ins: what runs, what is told, what is refused."""
 
 import json
-import os
 import resource
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.failpoints import HOOK, LOG, VARIABLE
-from tests.supervise.file import file
+from tests.supervise.file import file, supervisorctl
 from tests.support.fusiond_command import fusiond
 from tests.support.running import PATIENCE, Running, alive, until
-
-
-def test_start_runs_the_scheduler_and_each_group(daemon):
-    """`fusiond run` starts what the file says, and each is ready."""
-    daemon.start(file("main: {processes: 2}, other: {processes: 1}"))
-    assert daemon.names() == {"scheduler", "worker:main@1", "worker:other@1"}
-    assert daemon.stop() == 0
 
 
 def test_only_runs_the_parts_that_are_named(daemon):
@@ -45,15 +36,6 @@ def test_a_group_runs_on_its_hosts_alone(daemon):
     assert daemon.reload(file("main: {}, batch: {hosts: [no-such-host-*]}"))["result"] == "applied"
     until(lambda: daemon.names() == {"scheduler", "worker:main@1"}, daemon.names)
     assert daemon.pid("worker:main@1") == before
-
-
-def test_unchanged_content_is_nothing_to_do(daemon):
-    """A file that says the same in other words is not applied again."""
-    daemon.start(file())
-    before = daemon.pid("worker:main@1")
-    outcome = daemon.reload(file() + "# a comment\n")
-    assert outcome["result"] == "unchanged"
-    assert (daemon.status()["generation"], daemon.pid("worker:main@1")) == (1, before)
 
 
 def test_a_changed_in_place_key_is_told_and_keeps_the_pid(daemon):
@@ -200,41 +182,6 @@ def test_a_half_written_file_is_read_again(daemon):
     assert daemon.status()["reloads"].get("refused", 0) == 0
 
 
-def test_saving_the_file_is_enough(daemon):
-    """The watcher sees a rename over the file, and a write into it."""
-    daemon.start(file())
-    daemon.write(file("main: {processes: 3}"))
-    until(lambda: daemon.status()["generation"] == 2, daemon.text)
-    daemon.file.write_text(daemon.head() + file("main: {processes: 4}"))
-    until(lambda: daemon.status()["generation"] == 3, daemon.text)
-
-
-def test_a_swapped_symlink_is_a_change(daemon):
-    """A Kubernetes ConfigMap: file -> ..data/fusion.yaml, ..data -> a directory, swapped by rename."""
-    for number in (1, 2):
-        (daemon.directory / f"..v{number}").mkdir()
-        text = daemon.head() + file(f"main: {{processes: {number}}}")
-        (daemon.directory / f"..v{number}" / "fusion.yaml").write_text(text)
-    (daemon.directory / "..data").symlink_to("..v1")
-    daemon.file.symlink_to("..data/fusion.yaml")
-    daemon.start()
-    (daemon.directory / "..new").symlink_to("..v2")
-    (daemon.directory / "..new").replace(daemon.directory / "..data")
-    until(lambda: daemon.status()["generation"] == 2, daemon.text)
-
-
-def test_an_include_is_watched(daemon):
-    """A drop-in that changes, and one that comes, are taken in."""
-    drop = daemon.directory / "d"
-    drop.mkdir()
-    (drop / "a.yaml").write_text("workers: {a: {processes: 1}}\n")
-    daemon.start(file(more=f"include: ['{drop}/*.yaml']\n"))
-    (drop / "a.yaml").write_text("workers: {a: {processes: 2}}\n")
-    until(lambda: daemon.status()["generation"] == 2, daemon.text)
-    (drop / "b.yaml").write_text("workers: {b: {processes: 2}}\n")
-    until(lambda: "worker:b@3" in daemon.names(), daemon.text)
-
-
 def test_a_new_include_that_is_refused_is_watched_until_it_is_mended(daemon):
     """The mistake is in the drop-in: saving that one is enough."""
     drop = daemon.directory / "d"
@@ -270,12 +217,12 @@ def test_a_program_that_acknowledges_nothing_is_a_warning(daemon):
 def test_what_an_operator_stopped_stays_stopped(daemon):
     """A replaced group that was stopped by hand is not started by the reload."""
     daemon.start(file())
-    stopped = _supervisorctl(daemon, "stop", "worker:main@1")
+    stopped = supervisorctl(daemon, "stop", "worker:main@1")
     assert "stopped" in stopped
     assert daemon.reload(file("main: {environment: {A: b}}"))["result"] == "applied"
     until(lambda: daemon.names() == {"scheduler", "worker:main@2"}, daemon.names)
     assert daemon.programs()["worker:main@2"]["state"] == "STOPPED"
-    assert "started" in _supervisorctl(daemon, "start", "worker:main@2")
+    assert "started" in supervisorctl(daemon, "start", "worker:main@2")
     assert [one["do"] for one in daemon.heard("worker:main@2")] == ["start"]
     assert "--held" not in daemon.heard("worker:main@2")[0]["argv"]
 
@@ -285,12 +232,12 @@ def test_what_an_operator_stops_during_a_trial_stays_stopped(daemon):
     daemon.start(file())
     daemon.write(file("main: {environment: {A: b}}, late: {environment: {ACT: late}}"))
     until(lambda: daemon.programs().get("worker:main@2", {}).get("ready"), daemon.text)
-    assert "stopped" in _supervisorctl(daemon, "stop", "worker:main@1")
+    assert "stopped" in supervisorctl(daemon, "stop", "worker:main@1")
     (daemon.state / "go-late").touch()
     until(lambda: daemon.names() == {"scheduler", "worker:main@2", "worker:late@2"}, daemon.names)
     until(lambda: daemon.programs()["worker:main@2"]["state"] == "STOPPED", daemon.text)
     assert "go" not in [one["do"] for one in daemon.heard("worker:main@2")]
-    assert "started" in _supervisorctl(daemon, "start", "worker:main@2")
+    assert "started" in supervisorctl(daemon, "start", "worker:main@2")
 
 
 def test_a_trial_waits_for_the_end_of_the_one_before(daemon):
@@ -368,15 +315,6 @@ def test_last_good_starts_in_spite_of_a_broken_file(daemon):
     assert daemon.status()["generation"] == 1
 
 
-def test_last_good_looks_where_the_broken_file_says(daemon):
-    """What is wrong elsewhere in the file does not hide its state_directory."""
-    daemon.start(file())
-    daemon.stop()
-    daemon.write(file("main: {procesess: 6}"))
-    daemon.start(None, "--last-good")
-    assert daemon.status()["generation"] == 1
-
-
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [("nonsense: [\n", "set STATE_DIRECTORY to the same directory"), ("", "nothing was accepted before")],
@@ -436,32 +374,3 @@ def test_a_second_daemon_is_refused(daemon):
     assert second.process.wait(PATIENCE) == 1
     assert f"another daemon listens on {daemon.control}" in second.text()
     second.close()
-
-
-def test_the_reload_reaches_its_caller_by_the_command(daemon):
-    """`fusiond reload` prints the outcome and its status tells."""
-    import subprocess
-
-    daemon.start(file())
-    command = [sys.executable, "-m", "fusiond.cli", "reload", "-c", str(daemon.file)]
-    daemon.write(file("main: {processes: 8}"))
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done
-    assert "generation 2" in done.stdout or "nothing changed" in done.stdout
-    daemon.write("workers: 3\n")
-    ask(daemon.control, "reload")
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "RUNTIME_DIRECTORY": str(daemon.runtime)},
-    )
-    assert done.returncode == 1, done
-
-
-def _supervisorctl(daemon, *arguments):
-    import subprocess
-
-    command = [sys.executable, "-m", "supervisor.supervisorctl", "-s", f"unix://{daemon.control}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -61,7 +61,7 @@ def test_a_file_counts_when_it_is_replaced_or_touched(daemon):
 
 
 def test_a_link_that_leads_to_nothing_is_waited_for(daemon):
-    """A link that is gone for a moment or leads nowhere is no release; what it leads to later is, if it is another."""
+    """A link that is gone for a moment or leads nowhere is not a release; what it leads to later is one."""
     switch(daemon, "current", 1)
     daemon.start(text(daemon, main="current"))
     link = daemon.app / "current"

@@ -1,14 +1,9 @@
 """Rollback, history and plan of a real daemon whose programs are stand-ins."""
 
-import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import pytest
-
-from fusiond.errors import ControlError
-from fusiond.supervise.control import ask
+from fusiond.locate.control import ask
 from tests.supervise.file import file
 from tests.support.fusiond_command import fusiond_here
 from tests.support.running import PATIENCE, until
@@ -68,55 +63,6 @@ def test_back_to_the_one_before_and_one_further(daemon):
     assert (processes(daemon), daemon.pid("worker:main@1")) == (2, before)
     assert history(daemon)[-1]["restores"] == 1
     assert rollback(daemon)["result"] == "refused"
-
-
-def test_back_to_a_number(daemon):
-    """Any that is kept; one that is not is refused, and so is what is no number."""
-    daemon.start(file())
-    daemon.reload(file("main: {processes: 3}"))
-    daemon.reload(file("main: {processes: 4}"))
-    assert rollback(daemon, 1)["restores"] == 1
-    before = daemon.status()["reload"]
-    refused = rollback(daemon, 77)
-    assert refused["result"] == "refused"
-    assert daemon.status()["reload"] == before  # nothing was tried, and nothing is left to correct
-    assert "generation 77 is not kept; there are: 1, 2, 3, 4" in refused["reason"]
-    with pytest.raises(ControlError, match="INCORRECT_PARAMETERS"):
-        rollback(daemon, "../1")
-
-
-def test_a_rollback_replaces_groups_as_a_reload_does(daemon):
-    """What is replaced is tried first, beside what runs."""
-    daemon.start(file("main: {environment: {A: '1'}}"))
-    daemon.reload(file("main: {environment: {A: '2'}}"))
-    assert rollback(daemon)["result"] == "applied"
-    assert "--held" in daemon.heard("worker:main@3")[0]["argv"]
-    until(lambda: daemon.names() == {"scheduler", "worker:main@3"}, daemon.names)
-
-
-def test_a_rollback_that_does_not_start_changes_nothing(daemon):
-    """An earlier generation whose programs fail now is refused before its commit."""
-    daemon.start(file("main: {environment: {ACT: fail}}"))
-    daemon.reload(file("main: {environment: {ACT: ready}}"))
-    before = daemon.pid("worker:main@2")
-    outcome = rollback(daemon)
-    assert (outcome["result"], outcome["generation"]) == ("refused", 2)
-    assert daemon.pid("worker:main@2") == before
-    assert [entry["generation"] for entry in history(daemon)] == [1, 2]
-
-
-def test_code_that_was_loaded_anew_is_not_rolled_back(daemon):
-    """The reload before was right, and stays; the one who asks learns that the code is theirs to put back."""
-    daemon.start(file())
-    daemon.reload(file("main: {processes: 3}"))
-    assert ask(daemon.control, "reload", "a test", "main", timeout=60)["result"] == "applied"
-    refused = rollback(daemon)
-    assert refused["result"] == "refused"
-    assert "generation 3 only loaded code" in refused["reason"]
-    assert processes(daemon) == 3
-    there = rollback(daemon, 1)
-    assert there["warnings"][-1] == "only the file goes back, not the code that generation 3 loaded"
-    assert processes(daemon) != 3
 
 
 def test_the_watcher_does_not_undo_it(daemon):
@@ -184,7 +130,7 @@ def test_numbers_only_grow(daemon):
     assert [entry["generation"] for entry in history(daemon)] == [1, 2, 3]
 
 
-def test_a_damaged_snapshot_is_named_and_written_anew(daemon):
+def test_a_damaged_snapshot_is_named_and_rewritten(daemon):
     """It does not become the last good one, and --last-good does not promise that another start helps."""
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
@@ -229,17 +175,6 @@ def test_the_daemon_plans_its_own_file_with_its_own_environment(daemon):
     assert not list(daemon.state.glob("candidate-*"))
 
 
-@pytest.mark.proof
-def test_many_who_ask_for_a_plan_share_it(daemon):
-    """Eight requests need few helper processes; each gets its answer, and a reload among them gets its turn."""
-    daemon.start(file(), environment={"PYTHONSAFEPATH": "1"})  # so that they are its children
-    with ThreadPoolExecutor(8) as pool:
-        asking = [pool.submit(ask, daemon.control, "plan", timeout=60) for _ in range(8)]
-        assert daemon.reload(file("main: {processes: 3}"))["result"] in ("applied", "unchanged")
-        assert all(answer.result()["effects"] for answer in asking)
-    until(lambda: not any("fusiond.config.candidate" in command for command in commands(daemon)))
-
-
 def test_a_plan_waits_for_the_reload_that_runs(daemon):
     """It says what the next reload would do, and not what the running one does."""
     daemon.start(file())
@@ -253,13 +188,6 @@ def test_a_plan_waits_for_the_reload_that_runs(daemon):
         answer = asking.result()
     assert (answer["generation"], answer["effects"]["plan"]["groups"][0]["action"]) == (2, "kept")
     assert answer["taken"]["generation"] == 2
-
-
-def commands(daemon):
-    """What the processes below the daemon were started as."""
-    for pid in daemon.children():
-        with contextlib.suppress(OSError):
-            yield Path(f"/proc/{pid}/cmdline").read_text()
 
 
 def test_a_plan_of_a_file_with_a_mistake(daemon):

@@ -13,7 +13,7 @@ def test_what_a_program_said_last_is_heard(unread):
     heard = []
     link = ProgramLink("worker:main@1", heard.append)
     for number in range(unread):
-        assert link.say(do="answer", n=number)
+        assert link.say({"do": "answer", "n": number})
     said = [{"is": "busy", "slots": 0}, {"is": "failed", "reason": "shop.missing: no module named 'shop'"}]
     for each in said:
         link.theirs.send(json.dumps(each).encode())

@@ -1,4 +1,4 @@
-# ruff: noqa: N818, PLE0307, SLOT000
+# ruff: noqa: PLE0307, SLOT000
 # Exceptions as libraries and template engines make them, and worse ones.
 """
 Task functions that raise exceptions which cannot be formatted. No fusiond here; runs under CPython 3.9 and later.

@@ -54,10 +54,10 @@ async def main() -> int:  # noqa: C901 - a script
         note(**command)
         match command:
             case {"do": "apply", "snapshot": path} if act != "deaf":
-                link.say(**{"is": "applied", "generation": read_snapshot(path).generation})
+                link.say({"is": "applied", "generation": read_snapshot(path).generation})
             case {"do": "drain"}:
                 drained = True
-                link.say(**{"is": "busy", "slots": busy})
+                link.say({"is": "busy", "slots": busy, "jobs": busy, "waits": False})
                 if not busy:
                     ended.set()
 
@@ -74,7 +74,7 @@ async def main() -> int:  # noqa: C901 - a script
     if act == "fail" or (state / f"broken-{options.group}").exists():
         logging.getLogger("fusiond").error("here are the last words")
         logs.stop()
-        link.say(**{"is": "failed", "reason": "shop.missing: no module named 'shop'"})
+        link.say({"is": "failed", "reason": "shop.missing: no module named 'shop'"})
         return 78
     if act == "orphan":
         # Its grandchild outlives its child, and falls to PID 1.
@@ -85,10 +85,10 @@ async def main() -> int:  # noqa: C901 - a script
         await asyncio.sleep(0.02)
     if act not in ("never", "stuck"):
         if group:
-            link.say(**{"is": "loaded", "environment": "", "release": marks(group.reload_on)})
+            link.say({"is": "loaded", "environment": "", "release": marks(group.reload_on)})
         if trouble := await check():
-            link.say(**{"is": "checked", "n": 0, "trouble": trouble})
-        link.say(**{"is": "ready"})
+            link.say({"is": "checked", "n": 0, "trouble": trouble})
+        link.say({"is": "ready"})
     while not ended.is_set():
         if drained and (state / f"done-{options.group}").exists():
             return 0

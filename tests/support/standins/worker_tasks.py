@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC110, ASYNC240, ASYNC251, N818, PTH110, PTH123, SIM115
+# ruff: noqa: ASYNC110, ASYNC240, ASYNC251, PTH110, PTH123, SIM115
 # Task code as people write it.
 """
 Task functions for the tests of a worker group. No fusiond here; runs under every interpreter from 3.9 up.
@@ -360,12 +360,6 @@ def close_everything(path):
     return "closed"
 
 
-def close_and_stay(path):
-    note(path, os.getpid())
-    os.closerange(0, 1024)
-    time.sleep(60)
-
-
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
@@ -392,18 +386,6 @@ def unblock_output(unblock=True):
     """As programs in other languages do to what they print to."""
     if unblock:
         os.set_blocking(1, False)
-
-
-def say_nul(word):
-    os.write(1, b"\0fe\n")
-    print(word)
-
-
-def chatter(path):
-    """Prints short lines without end."""
-    note(path, os.getpid())
-    while True:
-        os.write(1, b"y\n" * 2000)
 
 
 def burst(lines):
@@ -438,13 +420,6 @@ def send(raw, stay=0.0):
     return "sent"
 
 
-def fail_as(payload):
-    """An error of its own making, given as latin-1, in place of what the child would say."""
-    wire, serial = sys.modules["_fusiond_worker.wire"], _child().page.begun
-    _write(wire.outcomes_frame([wire.OutcomeMessage(serial, wire.FAILED, False, 0.0, payload.encode("latin-1"))]))
-    time.sleep(60)
-
-
 def flood(seconds):
     """Frames that say nothing, as fast as they go."""
     frame = sys.modules["_fusiond_worker.wire"].outcomes_frame([]) * 5000
@@ -465,24 +440,6 @@ def speak_for(others):
         os.write(fd, wire.outcomes_frame([wire.OutcomeMessage(each, wire.FINISHED, False, 0.0, b'"forged"')]))
         time.sleep(0.02)
     time.sleep(60)
-
-
-def tell_late(path, seconds=0.0, late=0.0):
-    """Its outcome waits in the child until that has looked at the next job of the batch, and for some time more."""
-    child, kept = _child(), []
-    keep = child._keep
-
-    def keep_late(outcome):
-        kept.append(outcome)
-        if len(kept) == 2:
-            child._keep = keep
-            time.sleep(late)
-        keep(outcome)
-
-    if late:
-        child._keep = keep_late
-    note(path, os.getpid())
-    time.sleep(seconds)
 
 
 def scribble(word, value, path=None, stay=0.0):
@@ -544,25 +501,6 @@ def abuse(how, path, stay=0.0):
 # -- who and where it is ----------------------------------------------------------------------------------------------
 
 
-def identity(secret=None):
-    """What the kernel says of this process, and what it can do."""
-    status = dict(line.rstrip("\n").split(":\t", 1) for line in open("/proc/self/status") if ":\t" in line)
-    result = {
-        key: status[key] for key in ("Uid", "Gid", "Groups", "CapEff", "CapPrm", "CapInh", "CapAmb", "NoNewPrivs")
-    }
-    for name, call in (
-        ("setuid", lambda: os.setuid(0)),
-        ("setgid", lambda: os.setgid(0)),
-        ("read", lambda: open(secret).close() if secret else None),
-    ):
-        try:
-            call()
-            result[name] = "done"
-        except OSError as error:
-            result[name] = type(error).__name__
-    return result
-
-
 def interpreter():
     try:
         import fusiond  # noqa: F401
@@ -622,15 +560,6 @@ def _until_over(path, seconds, ignore, began, *, is_first=False):
         if not ignore:
             raise
         _until_over(path, seconds, ignore, began)
-
-
-async def stop_slowly(path, seconds):
-    note(path, "begun")
-    try:
-        await asyncio.sleep(60)
-    finally:
-        await asyncio.sleep(seconds)
-        note(path, "stopped")
 
 
 async def held_awaiting(path, seconds=30.0, ignore=False):
@@ -730,12 +659,6 @@ async def start_up_awaiting():
 
 async def started_in_this_loop():
     return [STARTED[0][0] == os.getpid(), STARTED[0][1] is asyncio.get_running_loop(), len(STARTED)]
-
-
-def signals():
-    """Signals that are blocked, and those that are ignored."""
-    status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return [int(status[name], 16) for name in ("SigBlk", "SigIgn")]
 
 
 def started():

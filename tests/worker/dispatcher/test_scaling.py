@@ -1,7 +1,6 @@
 """How many children a group should have: a range is kept, load is followed, and several hosts come to rest."""
 
 import math
-from collections import deque
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -38,17 +37,6 @@ def test_a_backlog_adds_children_before_it_has_waited():
         16, "backlog", "300 waiting, which 4 would begin within 30.0 s",
     )  # fmt: skip
     assert next_size(2, 1, Scaling(2, 1000, 5.0), busy(10, 2, 50, waiting=150)).processes == 12
-
-
-def test_no_more_children_than_jobs_wait():
-    """Three jobs of an hour wait: three children, or one that runs three at once."""
-    assert next_size(2, 1, FIVE, busy(9, 2, waiting=3, oldest=9)).processes == 5
-    assert next_size(2, 3, FIVE, busy(9, 6, waiting=3, oldest=9)).processes == 3
-
-
-def test_nothing_is_added_while_a_child_is_idle():
-    """What waits then waits for something else, such as a limit."""
-    assert next_size(2, 1, FIVE, looks(20, running=1, waiting=50, oldest=60)) is None
 
 
 def test_children_end_after_a_quiet_minute_only():
@@ -95,69 +83,6 @@ def test_a_change_stays_in_the_range_and_has_a_cause(processes, concurrency, lea
         assert change.reason == "quiet"
         assert last.at - max(since, 0) >= QUIET
         assert change.processes * concurrency >= max(look.running for look in found if look.at >= last.at - QUIET)
-
-
-class Host:
-    """One of several groups that serve the same queue."""
-
-    def __init__(self, scaling):
-        self.scaling, self.size, self.since, self.ended, self.carry = scaling, scaling.min, 0.0, 0, 0.0
-        self.looks, self.changes = deque(), []
-
-    def look(self, at, running, waiting, oldest):
-        while self.looks and self.looks[0].at < at - QUIET:
-            self.looks.popleft()
-        full = running >= self.size
-        self.looks.append(Look(at, running, self.ended, full, waiting if full else 0, oldest if full else 0))
-        if change := next_size(self.size, 1, self.scaling, self.looks, since=self.since):
-            self.changes.append((at, self.size, change.processes))
-            self.size, self.since = change.processes, at
-
-
-def simulate(hosts, seconds, arrivals, run_time):
-    """A queue that gets `arrivals(at)` jobs a second, each of `run_time` seconds, with the hosts at work."""
-    backlog, oldest = 0.0, 0.0
-    for at in map(float, range(seconds)):
-        backlog += arrivals(at)
-        slots = sum(host.size for host in hosts)
-        done = min(backlog, slots / run_time)
-        backlog -= done
-        oldest = 0.0 if backlog < 1 else min(oldest + 1, backlog * run_time / slots + 1)
-        running = [min(host.size, math.ceil(done * run_time * host.size / slots)) for host in hosts]
-        for host in hosts:
-            host.carry += done * host.size / slots
-            host.ended, host.carry = host.ended + int(host.carry), host.carry % 1
-        for host, used in zip(hosts, running, strict=True):
-            host.look(at, used, backlog * used / max(1, sum(running)), oldest)
-    return backlog, oldest
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.lists(st.integers(2, 12), min_size=1, max_size=3), st.floats(0.05, 3.0), st.floats(0.05, 0.8))
-def test_hosts_come_to_rest_under_a_steady_load(most, run_time, share):
-    """Of what they can do at most, a share arrives: the queue stays short, and none goes up and down for it."""
-    hosts = [Host(Scaling(1, each, 5.0)) for each in most]
-    backlog, oldest = simulate(hosts, 600, lambda _: share * sum(most) / run_time, run_time)
-    assert oldest <= 6.0, (backlog, oldest)
-    late = [change for host in hosts for change in host.changes if change[0] > 400]
-    assert len(late) <= len(hosts), late
-
-
-@settings(max_examples=5, deadline=None)
-@given(st.integers(1, 3), st.floats(0.05, 2.0))
-def test_hosts_follow_a_load_up_and_down_again(count, run_time):
-    """More than the least can do for a while, then nothing: at the most within seconds, at the least at the end."""
-    hosts = [Host(Scaling(1, 12, 5.0)) for _ in range(count)]
-    most = []
-
-    def arrivals(at):
-        most.append(sum(host.size for host in hosts))
-        return 11 * count / run_time if at < 100 else 0
-
-    simulate(hosts, 100 + 3 * int(QUIET), arrivals, run_time)
-    assert max(most) >= 11 * count
-    assert [host.size for host in hosts] == [1] * count
-    assert all(before < after for host in hosts for at, before, after in host.changes if at < 100)
 
 
 def test_the_rate_is_that_of_the_last_seconds():

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fusiond.worker.pool.run_times import LATELY, MODEST, MOST_MODEST, Ahead, RunTimes
+from fusiond.worker.pool.run_times import LATELY, PrefetchBudget, RunTimes
 from tests.chaos.package import SELDOM_RENEWALS
 from tests.support.running import sleeps, until
 
@@ -32,24 +32,24 @@ def has_more_lines(place, path, count, patience=0.3):
 
 def test_as_many_as_ended_lately():
     """One that was idle claims nothing ahead."""
-    ahead = Ahead()
-    assert ahead.most(0.0) == 0
+    ahead = PrefetchBudget()
+    assert ahead.limit(0.0) == 0
     ahead.note(100)
-    assert ahead.most(0.0) == 100
-    assert 30 <= ahead.most(LATELY) <= 40
-    assert ahead.most(10 * LATELY) == 0
+    assert ahead.limit(0.0) == 100
+    assert 30 <= ahead.limit(LATELY) <= 40
+    assert ahead.limit(10 * LATELY) == 0
 
 
 def test_as_many_as_should_end_soon():
     """Where 50 children end jobs of 10 ms, those of 8 ms; where jobs take a second, none."""
-    ahead = Ahead()
+    ahead = PrefetchBudget()
     for step in range(500):
         ahead.note(10)
-        soon = ahead.soon(step * 0.002)
+        soon = ahead.limit_of_next(step * 0.002)
     assert 37 <= soon <= 41
     for step in range(200):
         ahead.note(1)
-        soon = ahead.soon(1.0 + step * 0.02)
+        soon = ahead.limit_of_next(1.0 + step * 0.02)
     assert soon == 0
 
 
@@ -60,40 +60,6 @@ def test_many_jobs_fit_into_a_batch_while_they_are_quick():
         for _ in range(20):
             times.note(b"task", seconds)
         assert (times.quick, times.depth(1) > 1) == (is_quick, is_quick)
-
-
-def test_none_for_a_while_after_a_job_found_no_child():
-    """Though many end meanwhile."""
-    ahead = Ahead()
-    ahead.stop(1.0)
-    ahead.note(100)
-    assert (ahead.most(1.0), ahead.soon(1.0)) == (0, 0)
-    ahead.note(100)
-    assert ahead.most(1.0 + MODEST) > 0
-
-
-def test_the_while_grows_where_that_happens_again_and_again():
-    """Up to a limit, and is short again after a good time."""
-    ahead, now = Ahead(), 1.0
-    for _ in range(20):
-        ahead.stop(now)
-        now += 0.001
-        ahead.stop(now)  # the same misjudgment, seen a moment later
-        now = next(at for n in range(100_000) if can(ahead, at := now + n / 1000))
-    before = now
-    ahead.stop(now)
-    now = next(at for n in range(100_000) if can(ahead, at := now + n / 1000))
-    assert now - before == pytest.approx(MOST_MODEST, abs=0.01)
-    now += 10 * MOST_MODEST
-    ahead.stop(now)
-    assert not can(ahead, now + MODEST - 0.01)
-    assert can(ahead, now + MODEST)
-
-
-def can(ahead, now):
-    """Whether something may be claimed ahead."""
-    ahead.note(1000)
-    return ahead.most(now) > 0
 
 
 # -- what found no child ----------------------------------------------------------------------------------------------
@@ -136,25 +102,6 @@ def test_a_child_has_its_next_jobs_while_it_runs_a_short_one(place):
         went_on += has_more_lines(place, path, begun)
         os.kill(program.pid, signal.SIGCONT)
     assert went_on >= 3, tries
-
-
-@pytest.mark.proof
-def test_jobs_behind_one_that_turns_out_to_be_long_do_not_wait_for_it(place):
-    """A child has the next jobs while it runs one of 1 ms. If that one takes a minute, another child gets the next."""
-    for _ in range(3):
-        program, path = place.start(processes=1), place.path()
-        place.enqueue_many([("work", path, 0.001)] * 50)
-        [slow] = place.enqueue_many([("work", path, 60, "slow")])
-        ids = place.enqueue_many([("work", path, 0.001)] * 20)
-        place.until_lines(path, 51)
-        place.start(processes=1)
-        place.until_lines(path, 71)
-        assert {place.until(id_).status for id_ in ids} == {"finished"}
-        assert {place.job(id_).attempts for id_ in ids} == {1}
-        place.cancel(slow)
-        place.until(slow)
-        program.signal(signal.SIGTERM)
-        assert program.wait() == 0
 
 
 @BOTH

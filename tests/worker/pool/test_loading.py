@@ -1,13 +1,10 @@
 """Tasks that do not load: their jobs wait and lose nothing, the others run, and capacity returns by itself."""
 
-import asyncio
 import os
 import signal
-from unittest.mock import Mock
 
 import pytest
 
-from fusiond.worker.pool.fork_servers import ForkServers
 from tests.support.running import until
 
 #: fails to import for as long as the file is there
@@ -76,7 +73,7 @@ def test_group_of_which_nothing_loads_starts_when_it_can(place, flag):
 @pytest.mark.proof
 @BOTH
 def test_others_run_while_some_do_not_load(place, flag, isolation):
-    """Jobs of what does not load are held, with no attempt burnt; the module is imported anew in a fresh process."""
+    """Jobs of what does not load are held, with no attempt burnt; the module is imported again in a fresh process."""
     path = place.path()
     program = place.start(link=True, isolation=isolation, processes=2, tasks=flaky_tasks("echo"))
     assert "flaky.py, line 4" in program.heard("unloaded")["reason"]
@@ -95,26 +92,6 @@ def test_others_run_while_some_do_not_load(place, flag, isolation):
     until(lambda: len(program.fork_servers()) == 1, program.text)
 
 
-@pytest.mark.proof
-def test_replaced_fork_server_can_be_killed(place, flag):
-    """Its last job runs again as after any crash; the new one's children are left alone."""
-    path, other = place.path(), place.path()
-    program = place.start(isolation="process", processes=2, tasks=flaky_tasks("echo", "pid"))
-    former = program.fork_server()
-    long = place.enqueue("work", path, 60.0)
-    place.until_lines(path)
-    flag.unlink()
-    waits = place.enqueue("flaky_pid")
-    assert place.result(waits) != former
-    work = place.enqueue("work", other, 3.0)
-    place.until_lines(other)
-    os.kill(former, signal.SIGKILL)
-    assert place.until(work).status == "finished"
-    assert place.job(work).attempts == 1
-    assert "killed by SIGKILL" in until(lambda: place.job(long).error).decode()
-    place.cancel(long)
-
-
 @BOTH
 def test_import_error_inside_a_function_is_a_failure(place, isolation):
     """It is the job's own: its policy says what follows, and its error has a type and a traceback."""
@@ -123,63 +100,6 @@ def test_import_error_inside_a_function_is_a_failure(place, isolation):
     error = place.error(place.enqueue("late"))
     assert (error["code"], error["type"]) == ("EXCEPTION", "ModuleNotFoundError")
     assert "lazy.py" in error["traceback"]
-
-
-@pytest.mark.proof
-@BOTH
-def test_task_of_another_queue_that_does_not_load(place, flag, isolation):
-    """One that the fork server was not told to load: the child's word counts, and it comes back like the others."""
-    tasks = flaky_tasks("echo", queue="other")
-    place.start(isolation=isolation, tasks=tasks, queues=("default", "other"), change=serve_default)
-    waits = place.enqueue("flaky_echo", 1)
-    assert place.until(waits, "held").last_outcome == "not loaded"
-    flag.unlink()
-    assert place.result(waits) == [1]
-
-
-def serve_default(config):
-    from dataclasses import replace
-
-    return replace(config, workers={"main": replace(config.workers["main"], queues=("default",))})
-
-
-def test_nothing_is_tried_again_before_the_serving_fork_server_has_loaded():
-    """A child of the one before may still tell of a task: the new one says itself what it does not load."""
-
-    async def steps():
-        children = Mock(server=None)
-        servers = ForkServers("main", Mock(), children)
-        servers.note_problem("echo", "IMPORT_ERROR", "its database is away")
-        assert servers._timer is None
-        children.server = Mock()
-        servers.note_problem("other", "IMPORT_ERROR", "its database is away")
-        assert servers._timer is not None
-        assert "task echo, other" in servers.unloaded
-
-    asyncio.run(steps())
-
-
-#: as FLAKY, and waits in the import while the second file is there
-SLOW = FLAKY.replace("def echo", "import time\nwhile os.path.exists({gate!r}):\n    time.sleep(0.02)\ndef echo", 1)
-
-
-@pytest.mark.proof
-def test_a_fork_server_that_is_replaced_while_it_is_silent_holds_up_nothing(place, flag):
-    """The new one's children get jobs at once, and after the silent one was killed."""
-    gate = place.directory / "gate"
-    (place.app / "flaky.py").write_text(SLOW.format(flag=str(flag), gate=str(gate)))
-    program = place.start(isolation="process", processes=2, tasks=flaky_tasks("echo"))
-    former = program.fork_server()
-    gate.touch()
-    flag.unlink()
-    until(lambda: len(program.fork_servers()) == 2, program.text)
-    os.kill(former, signal.SIGSTOP)
-    program.until_said("the fork server does not answer")
-    gate.unlink()
-    program.until_said("can run again")
-    assert place.result(place.enqueue("echo", 1))
-    program.until_said("a replaced fork server: the fork server has not answered for 10 s")
-    assert place.result(place.enqueue("echo", 2))
 
 
 @pytest.mark.proof

@@ -19,16 +19,3 @@ def test_memory_file_keeps_its_size(size):
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
     finally:
         os.close(fd)
-
-
-pytestmark = pytest.mark.proof
-
-
-def test_memory_file_is_read_from_its_beginning():
-    """And is inherited by nobody who was not meant to."""
-    fd = memory_file("x", b"content")
-    try:
-        assert not os.get_inheritable(fd)
-        assert os.read(fd, 100) == b"content"
-    finally:
-        os.close(fd)

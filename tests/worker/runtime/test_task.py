@@ -33,19 +33,22 @@ def refusal(path):
     return caught.value.code, str(caught.value)
 
 
-def test_no_such_module():
-    """The path is wrong from its module on."""
-    assert refusal("no_such.module.f")[0] == "IMPORT_ERROR"
-    code, message = refusal("no_such_at_all")
-    assert code == "IMPORT_ERROR"
-    assert "no_such_at_all" in message
-
-
-def test_no_such_name(module):
-    """The module is there, the function is not."""
-    name = module("x = 1")
-    code, message = refusal(f"{name}.f")
-    assert (code, name in message, "'f'" in message) == ("TASK_NOT_FOUND", True, True)
+@pytest.mark.parametrize(
+    ("path", "code", "words"),
+    [
+        ("no_such.module.f", "IMPORT_ERROR", "no_such"),
+        ("no_such_at_all", "IMPORT_ERROR", "no_such_at_all"),
+        ("{}.f", "TASK_NOT_FOUND", "'f'"),
+        ("{}.x", "TASK_NOT_FOUND", "int"),
+    ],
+)
+def test_a_path_that_leads_to_no_function(module, path, code, words):
+    """No such module, no such name in it, or a name of something else."""
+    path = path.format(module("x = 1"))
+    found, message = refusal(path)
+    assert found == code
+    assert words in message
+    assert path.partition(".")[0] in message
 
 
 def test_a_class_is_not_a_function(module):
@@ -54,13 +57,6 @@ def test_a_class_is_not_a_function(module):
     with pytest.raises(TaskError, match=r"Report: is a class, not a function"):
         load_function(f"{name}.Report")
     assert load_function(f"{name}.Report.run")
-
-
-def test_not_callable(module):
-    """The name is there and is no function."""
-    code, message = refusal(module("x = 1") + ".x")
-    assert code == "TASK_NOT_FOUND"
-    assert "int" in message
 
 
 @pytest.mark.parametrize(
@@ -86,8 +82,8 @@ def test_the_modules_own_import_failed(module, text, words):
 # -- retries ----------------------------------------------------------------------------------------------------------
 
 
-class Deep(ConnectionResetError):  # noqa: N818 - as people name them
-    class Nested(Exception):  # noqa: N818
+class Deep(ConnectionResetError):
+    class Nested(Exception):
         pass
 
 
@@ -107,6 +103,23 @@ def may_retry(error, retry_on, give_up_on, also=None):
     return {wire.RETRY: True, wire.GIVE_UP: False}[what_next(error, row, also)]
 
 
+@pytest.mark.parametrize(
+    ("retry_on", "give_up_on", "retries"),
+    [
+        (["ConnectionError"], [], True),
+        (["OSError"], [], True),
+        ([f"{__name__}.Deep"], [], True),
+        (["TimeoutError", f"{__name__}.Other"], [], False),
+        ([], [], True),
+        ([], ["OSError"], False),
+        ([f"{__name__}.Deep"], ["ConnectionError"], False),
+    ],
+)
+def test_names_match_along_the_bases(retry_on, give_up_on, retries):
+    """With none named every exception is retried; giving up wins."""
+    assert may_retry(Deep(), retry_on, give_up_on) == retries
+
+
 def test_a_re_exported_name_matches(shelf):
     """Under the name by which its module is known."""
     assert may_retry(Deep(), ["shelf.Again"], [])
@@ -123,19 +136,13 @@ def test_nothing_is_imported_for_a_name():
 
 
 def test_a_name_that_a_module_exports_lazily_matches(shelf):
-    """So does one that a class inherits. What a module's own __getattr__ raises is no match, and nothing else."""
+    """So does one that a class inherits. What a module's own __getattr__ raises is not a match, and nothing else."""
     shelf.Heir = type("Heir", (Deep,), {})
     assert may_retry(Deep.Nested(), ["shelf.Heir.Nested"], [])
     shelf.__getattr__ = lambda name: Deep if name == "Lazy" else 1 / 0
     assert may_retry(Deep(), ["shelf.Lazy"], [])
     assert not may_retry(Deep(), [], ["shelf.Lazy"])
     assert not may_retry(Deep(), ["shelf.Other"], [])
-
-
-def test_a_name_that_matches_as_well():
-    """A soft timeout is no TimeoutError, and yet it is one to the policy."""
-    assert may_retry(KeyboardInterrupt(), ["TimeoutError"], [], also="TimeoutError")
-    assert not may_retry(KeyboardInterrupt(), [], ["TimeoutError"], also="TimeoutError")
 
 
 def test_a_snooze_wins():

@@ -56,14 +56,18 @@ local function let_run(id, due)
     enter_row(id, whole(later(finite(h.score) or 254 * BAND, redis.call('INCR', SEQ))), h.args)
   end
 end
--- fail_waiting(id, code, message): deferred -> failed
-local function fail_waiting(id, code, message)
-  local h = undo_wait(id)
-  if not h then return end
+-- fail(id, h, code, message): ends a job that waited; its text is the caller's
+local function fail(id, h, code, message)
   h.ended_at, h.last_outcome, h.error = now, code:lower(), failure(code, message)
   ended(id, 'failed', failure_ttl(h), h)
   add(ended_waiting, h.task, 'x')
   if events then events.ended('failed', id, h) end
+end
+-- fail_waiting(id, code, message): deferred -> failed
+local function fail_waiting(id, code, message)
+  local h = undo_wait(id)
+  if not h then return end
+  fail(id, h, code, message)
   save(id, h)
 end
 -- parent_ended(id, name, status): one of the job's parents has ended; what was told before changes nothing

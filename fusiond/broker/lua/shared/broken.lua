@@ -11,10 +11,9 @@ end
 -- break_job(id): the same for a job whose text is missing or none of a job; frees its keys. Its sets are the caller's. (needs job)
 local function break_job(id)
   local raw, args = redis.pcall('GET', JOB .. id), redis.pcall('GET', JOB .. id .. ARGS)
-  if type(raw) == 'string' then uncount(id, raw) end
   if type(raw) == 'table' then raw = redis.call('DUMP', JOB .. id) end
   if type(args) == 'string' then raw = (raw or '') .. args end
   -- kept first: where that fails nothing is gone
-  broken('job ' .. id .. (raw and ' is no job' or ' has no body'), raw or id)
+  broken('job ' .. id .. (raw and ' is not a job' or ' has no body'), raw or id)
   unlink({ id })
 end

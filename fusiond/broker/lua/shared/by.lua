@@ -1,4 +1,4 @@
--- The values of the arguments that `by` of the file names, as one text: fusiond/by.py makes the same of the same arguments.
+-- The values of the arguments that `by` of the file names, as one text: fusiond/argument_values.py makes the same of the same arguments.
 local made_values
 -- values(): made once for a call, and only where they are asked for
 local function values()

@@ -64,7 +64,7 @@ local function teller(wanted)
     job(status, id, h, (words or '') .. (status == 'finished' and with('r', h.result) or of_error(h.error)))
   end
 
-  -- number_again(count): the counter was lost: it goes on behind the last entry. What is no stream is put aside
+  -- number_again(count): the counter was lost: it goes on behind the last entry. What is not a stream is put aside
   local function number_again(count)
     if redis.call('TYPE', EVENTS).ok ~= 'stream' and redis.call('EXISTS', EVENTS) == 1 then
       redis.call('RENAME', EVENTS, EVENTS .. ':broken:' .. whole(now))

@@ -1,4 +1,4 @@
--- What follows the end of a job in other queues. (needs now, queue, many, job, line_up)
+-- What a job means for other queues, as when it ends. (needs now, queue, many, job, line_up)
 -- A script touches one queue only, so what it has for another one goes to the outbox of its own queue, in the same moment as its cause. From there
 -- dispatchers and sweeps bring it (outbox.lua, deliver.lua).
 -- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far

@@ -1,5 +1,5 @@
 -- leave_gaps(count): so many jobs have left the row without a claim. In a queue with `fair_by` later jobs of their tenants may move up, for
--- which claims place the row anew (placing.lua). (needs queue)
+-- which claims place the row again (placing.lua). (needs queue)
 local function leave_gaps(count)
   if count == 0 then return end
   local fair = redis.call('HMGET', CONF, 'fair', 'placing')

@@ -65,13 +65,13 @@ local function taker()
     return value
   end
 
-  -- trace(value): a span as W3C has it, likewise
+  -- trace(value): a W3C traceparent
   local function trace(value)
     local said = text('traceparent', value, 255)
     if not said then return nil end
     local version, id, span, flags = said:match('^([%da-f]+)%-([%da-f]+)%-([%da-f]+)%-([%da-f]+)$')
     local good = version and #version == 2 and version ~= 'ff' and #id == 32 and id:find('[^0]') and #span == 16 and span:find('[^0]') and #flags == 2
-    if not good then error('traceparent is none as W3C has it', 0) end
+    if not good then error('traceparent is not a W3C traceparent', 0) end
     return said
   end
 
@@ -91,7 +91,7 @@ local function taker()
     local task = text('task', job.task, 255)
     if not task then error('task is missing', 0) end
     for name, remedy in pairs(NOT_PUSHED) do
-      if job[name] ~= nil and job[name] ~= cjson.null then error(name .. ' is no key of a pushed job: ' .. remedy, 0) end
+      if job[name] ~= nil and job[name] ~= cjson.null then error(name .. ' is not a key of a pushed job: ' .. remedy, 0) end
     end
     local id = text('id', job.id, 128)
     if id and not id:find('^[%w_:.-]+$') then error('id has other characters than letters, digits and _:.-', 0) end
@@ -179,7 +179,7 @@ local function take_in(limit)
   local length = redis.pcall('LLEN', inbox)
   if type(length) == 'table' then
     redis.call('RENAME', inbox, inbox .. ':broken')
-    broken('the inbox was no list; it is kept as ' .. inbox .. ':broken', '')
+    broken('the inbox was not a list; it is kept as ' .. inbox .. ':broken', '')
     return false
   end
   if length == 0 then return false end

@@ -1,5 +1,4 @@
--- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score, text,
--- claims)
+-- A job is one text, ns:{q}:job:<id>, which no other file reads or writes but by what is here. (needs now, queue, score, text)
 --   <word> <word> …\n<task>\n<header>\n<args>[\n<result>][\n<error>][\n<history>][\n<progress>]
 -- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
 -- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
@@ -24,7 +23,7 @@ local function codec()
     return text:sub(before + 1, last), before - 1
   end
 
-  -- decode(text): the job's fields, each a text; nil if it is no job. With large arguments it has their length, `large`, in place of `args`
+  -- decode(text): the job's fields, each a text; nil if it is not a job. With large arguments it has their length, `large`, in place of `args`
   local function decode(text)
     local state, at = text:match('^([^\n]*)\n()')
     if not state then return nil end
@@ -113,36 +112,13 @@ local function with_args(id, h)
   if h and h.large then h.args = large_args(id, h.large) end
   return h and h.args and h or nil
 end
--- noted(id, text, token): the text completed by its claim, and the token of that (claims.lua); nil: the text is complete. `token`: where the caller
--- knows it
-local function noted(id, text, token)
-  if text:byte() ~= 99 then return nil end  -- c: by its text it was never claimed
-  local state = text:match('^[^\n]*')
-  token = token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' and claims().holder_of(id, state)
-  return token and claims().text_in(token, id, text), token
-end
--- uncount(id, text): it is to be deleted
-local function uncount(id, text)
-  local has_claim, token = noted(id, text)
-  if has_claim then claims().count_down(token, 1) end
-end
--- load(id, token): the fields of a job; nil where there is none, or what is there is no job
-local function load(id, token)
+-- load(id): the fields of a job; nil where there is none, or what is there is no job
+local function load(id)
   local text = redis.pcall('GET', JOB .. id)
-  if type(text) ~= 'string' then return nil end
-  local whole_text, claim = noted(id, text, token)
-  local h = with_args(id, decode(whole_text or text))
-  if h and whole_text then h.claim = claim end
-  return h
-end
--- text_of(h): what is to be written of a job that was read
-local function text_of(h)
-  if h.claim then claims().count_down(h.claim, 1) end
-  h.claim = nil
-  return encode(h)
+  return type(text) == 'string' and with_args(id, decode(text)) or nil
 end
 -- save(id, h): writes a job that was read
-local function save(id, h) redis.call('SET', JOB .. id, text_of(h)) end
+local function save(id, h) redis.call('SET', JOB .. id, encode(h)) end
 local PAGE = 50                   -- jobs whose texts a command reads or writes; few, as many.lua says
 -- write(list): key, text, …
 local function write(list)
@@ -187,16 +163,15 @@ local function time_of(id, letter)
   local state = state_of(id)
   return state and time_in(state, letter)
 end
--- holds(id, token): the state of the job, if this attempt has it; and whether only its claim says so, and not its text
+-- holds(id, token): the state of the job, if this attempt has it
 local function holds(id, token)
   local state, mark = state_of(id), 't' .. word(token) .. ' '
-  if not state or state:sub(1, #mark) == mark then return state end
-  if claims().created(state, token) and claims().score_in(token, id) then return state, true end
+  return state and state:sub(1, #mark) == mark and state or nil
 end
 -- flat(h): field, value, …
 local function flat(h)
   local fields = {}
-  h.large, h.others, h.claim = nil, nil, nil
+  h.large = nil
   for name, value in pairs(h) do fields[#fields + 1], fields[#fields + 2] = name, value end
   return fields
 end

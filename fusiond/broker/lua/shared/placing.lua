@@ -1,4 +1,4 @@
--- Waiting jobs get their turns anew, in pages: where `fair_by` is switched on or changes, and where jobs have left the row without a claim, so that
+-- Waiting jobs get new turns, in pages: where `fair_by` is switched on or changes, and where jobs have left the row without a claim, so that
 -- the later ones of their tenants move up. (needs queue, score, many, job, line_up, by, turns)
 -- conf `gaps`     how many have left since
 -- conf `placing`  how far it is, "<by> <step> …"; `fair` is missing until it is done, so that new jobs get their arrivals as places, behind all others
@@ -6,9 +6,9 @@
 --   apart <arrivals> <next> <top>   from the back, a priority at a time: each job up to <arrivals> gets a place of its own, the next one down
 --   turns <place>           from the front: each job from <place> on gets its turn, which is never behind the place that it has
 -- So a tenant's jobs stay in their order all the while, and a claim in between takes those first that have their turns.
-local SMALL_ROW = 100             -- jobs; such a row is placed anew for each gap, a longer one if a quarter has left
+local SMALL_ROW = 100             -- jobs; such a row is placed again for each gap, a longer one if a quarter has left
 
-local placed_by                   -- where the row is being placed anew: who counts the turns that are claimed meanwhile
+local placed_by                   -- where the row is being placed again: who counts the turns that are claimed meanwhile
 -- place_anew(fair, placing, gaps, limit): these fields of conf; whether there is more of it than so many jobs
 local function place_anew(fair, placing, gaps, limit)
   if gaps and not placing then

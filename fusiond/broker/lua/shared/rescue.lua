@@ -32,34 +32,26 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   save(id, h)
   tell(id, code, message, ...)
 end
--- rescue(id, max_rescues, carried): its lease has expired; `carried`: a wake-up had it, and no dispatcher has confirmed that it came. It may
--- have begun, for a moment; nobody knows, so its history has this attempt, which does not count
-local function rescue(id, max_rescues, carried)
+-- rescue(id, max_rescues): its lease has expired
+local function rescue(id, max_rescues)
   local h = load(id)
   leave_started(id, h and h.limit)
   if not h then return break_job(id) end
-  local score = finite(h.score) or 254 * BAND   -- it has none where somebody has deleted its claim (claims.lua)
-  local rescues = count(h.rescues) + (carried and 0 or 1)
+  local score, rescues = finite(h.score) or 254 * BAND, count(h.rescues) + 1
   h.limit = nil
   local about = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at, h.started_at or false, h.header or false }
   local lost = h.permit and h.permit == h.token and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
     or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
-  local outcome = h.cancel and 'canceled' or carried and 'not confirmed' or lost and 'lease_lost' or 'rescued'
-  made.remember(h, outcome, ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)) .. (outcome == 'not confirmed' and ',"undone":true' or ''))
+  made.remember(h, h.cancel and 'canceled' or lost and 'lease_lost' or 'rescued', ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)))
   if h.cancel then
     end_job(id, h, 'canceled', 'CANCELED', 'it was canceled while it ran', h.cancel, score, unpack(about, 1, 7))
-  elseif lost and not carried then
+  elseif lost then
     h.rescues = rescues
     end_job(id, h, 'failed', 'LEASE_LOST', lost, failure_ttl(h), score, unpack(about, 1, 7))
   else
-    tell(id, carried and 'NOT_CONFIRMED' or 'RESCUED', '', unpack(about, 1, 7))
-    if carried then
-      if events then events.job('released', id, h, ' mnot+confirmed') end
-      h.token, h.attempts, h.last_outcome = nil, math.max(count(h.attempts) - 1, 0), 'not confirmed'
-    else
-      h.token, h.rescues, h.last_outcome, h.queued_at = nil, rescues, 'rescued', now
-      if events then events.job('rescued', id, h, since_claim(h)) end
-    end
+    tell(id, 'RESCUED', '', unpack(about, 1, 7))
+    h.token, h.rescues, h.last_outcome, h.queued_at = nil, rescues, 'rescued', now
+    if events then events.job('rescued', id, h, since_claim(h)) end
     save(id, h)
     return_to_row(id, whole(score))
   end
@@ -68,8 +60,8 @@ end
 local function rescue_expired(limit, max_rescues)
   local first = tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2])
   if not first or first > now then return false end
-  local found = redis.call('ZRANGEBYSCORE', STARTED, '-inf', now, 'LIMIT', 0, limit, 'WITHSCORES')
-  for i = 1, #found, 2 do rescue(found[i], max_rescues, found[i + 1] % 1 ~= 0) end
+  local found = redis.call('ZRANGEBYSCORE', STARTED, '-inf', now, 'LIMIT', 0, limit)
+  for _, id in ipairs(found) do rescue(id, max_rescues) end
   write_endings()
-  return #found == 2 * limit
+  return #found == limit
 end

@@ -6,7 +6,7 @@ local function finite(text)
   local number = tonumber(text)
   return number and math.abs(number) < 9007199254740992 and number or nil
 end
--- count(text): how often; 0 for what is no count
+-- count(text): how often; 0 for what is not a count
 local function count(text)
   local number = tonumber(text)
   return number and number >= 0 and number < 2147483648 and math.floor(number) or 0

@@ -5,7 +5,7 @@ local function unique_jobs()
   local REPLACED_KEPT = 86400000    -- ms, 1 day at most: whatever is called often may replace many
   local locking = {}                -- lock -> the way in which a new job of this call gets it
   local DEFERRED = ROOT .. ':deferred'
-  -- waits_in(id, h): the set in which a job waits, and its score; nil of one that is being moved, which is deferred, too
+  -- waits_in(id, h): the set in which a job waits, and its score; nil where it waits in none
   local function waits_in(id, h)
     if not h or h.ended_at or h.token then return nil end
     if redis.call('EXISTS', ROOT .. ':parents:' .. id) == 1 then return DEFERRED, redis.call('ZSCORE', DEFERRED, id) end

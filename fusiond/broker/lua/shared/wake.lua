@@ -1,5 +1,5 @@
--- A claim that came back short has noted in WAKE that its dispatcher waits, for so many ms: 1, or the token under which it may be given a job, and
--- when it left that, epoch ms.
+-- A claim that came back short has noted in WAKE that its dispatcher waits, for so many ms: 1, or the token under which an enqueue may claim a job
+-- for it, and when it left that, epoch ms.
 local WAITS = 15000
 -- wake(): tell the dispatchers that wait for this queue, if any.
 local function wake()

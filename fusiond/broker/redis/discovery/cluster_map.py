@@ -96,7 +96,7 @@ def _no_map(shown: str, error: Exception) -> BrokerError:
     if isinstance(cause, BrokerError):
         return cause
     if "Cluster mode is not enabled" in str(cause):
-        return BrokerUnfit(f"Redis at {shown} is no node of a Cluster; write redis:// in broker.url")
+        return BrokerUnfit(f"Redis at {shown} is not a node of a Cluster; write redis:// in broker.url")
     return unavailable(shown, redis_py.as_ours(cause if isinstance(cause, Exception) else error))
 
 

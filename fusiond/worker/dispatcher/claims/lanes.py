@@ -18,12 +18,14 @@ from itertools import chain
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
-from fusiond.worker.dispatcher.claims.exchange import Exchange
 from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
-from fusiond.worker.dispatcher.claims.parkings import TRUSTED, Parkings
+from fusiond.worker.dispatcher.claims.lane import Lane
+from fusiond.worker.dispatcher.claims.leases import FIRST_TRUST
 from fusiond.worker.dispatcher.claims.queue_order import Share
+from fusiond.worker.dispatcher.claims.reservations import Reservations
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.runtime.wire import boot_ns
 
 #: s; between two round trips, while children have work, and jobs wait for them here; the same where others may wait for
@@ -40,21 +42,22 @@ class Lanes:
     def __init__(
         self,
         name: str,
+        conf: GroupConfig,
         broker: Verbs,
         connections: tuple[AsyncConnection, AsyncConnection],
         on_ended: Callable[[Attempt, Outcome], None],
         *,
         on_outbox: Callable[[str], None],
         held_tasks: HeldTasks | None = None,
-        parkings: Parkings | None = None,
+        reservations: Reservations | None = None,
     ) -> None:
         """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Outcomes has them."""
-        self.outcomes, refusals = Outcomes(on_ended, on_outbox), Refusals()
+        self.outcomes, refusals = Outcomes(conf, on_ended, on_outbox), Refusals()
         # Redis keeps one nonce for each name.
-        self.first = Exchange(
-            name, broker, connections[0], self.outcomes, refusals, held_tasks=held_tasks, parkings=parkings
+        self.first = Lane(
+            name, broker, connections[0], self.outcomes, refusals, held_tasks=held_tasks, reservations=reservations
         )
-        self.second = Exchange(f"2/{name}", broker, connections[1], self.outcomes, refusals, held_tasks=held_tasks)
+        self.second = Lane(f"2/{name}", broker, connections[1], self.outcomes, refusals, held_tasks=held_tasks)
         self._both = (self.first, self.second)
 
     def unsettled(self) -> Iterator[Attempt]:
@@ -80,14 +83,14 @@ class Lanes:
     def is_late(self) -> bool:
         """Whether leases may have expired since the last request: it was long ago, or Redis has not answered."""
         sent = max(self.first.sent_boot, self.second.sent_boot)
-        return self.failures > 0 or sent + TRUSTED * 1_000_000 < boot_ns()
+        return self.failures > 0 or sent + FIRST_TRUST * 1e9 < boot_ns()
 
     def ask_lost(self) -> None:
         """Ask lost nodes again."""
         for lane in self._both:
             lane.ask_lost()
 
-    def beside(self, lane: Exchange) -> list[Share]:
+    def beside(self, lane: Lane) -> list[Share]:
         """What the other lane claims just now."""
         return (self.second if lane is self.first else self.first).asked
 
@@ -100,7 +103,7 @@ class Lanes:
             and len(self.outcomes) >= _WORTH
         )
 
-    def rest(self, *, jobs_wait: bool, limited: bool = False) -> float:
+    def delay_before_next(self, *, jobs_wait: bool, limited: bool = False) -> float:
         """
         Seconds until a round trip of the first lane is worth its price.
 

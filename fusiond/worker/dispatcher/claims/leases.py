@@ -4,12 +4,17 @@ Renew the leases of the jobs that a dispatcher holds, on a connection and in a t
 A lease is trusted for its time less a margin, counted from the moment before it was asked for. A job whose lease could
 not be renewed by then is given up here before Redis gives it to another dispatcher. CLOCK_BOOTTIME measures it, which
 goes on while this host is suspended.
+
+An enqueue that claims a job for a dispatcher gives it a first lease, which is short in case that dispatcher is gone.
+The job begins only if it is not older than LATEST_BEGIN, and its lease is renewed within FIRST_RENEWAL. So Redis, or
+any process here, may stand still for 4 s at that moment, and the job still runs once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -27,6 +32,10 @@ log = logging.getLogger(__name__)
 #: s
 LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
 LEASE_MS = int(LEASE * 1000)
+#: s; the first lease of a job that an enqueue has claimed, as give.lua has it, and how long it is trusted
+FIRST_LEASE, FIRST_TRUST = 6.0, 5.0
+#: s; the greatest age at which such a job is handed to a child; from then to the first renewal
+LATEST_BEGIN, FIRST_RENEWAL = 0.5, 0.1
 #: attempts in one call
 _BATCH = 500
 #: longest pause between two attempts while leases are held, in seconds
@@ -53,11 +62,18 @@ class Leases:
         """`on_change`: called when an attempt turned out lost or canceled, which is marked on it."""
         self._broker, self._connection, self._outage = broker, connection, outage
         self._held, self._on_change = held, on_change
-        self._at_once = asyncio.Event()
+        self._wake = asyncio.Event()
+        #: monotonic s; when all leases are renewed next
+        self._all_due = 0.0
 
     def renew_soon(self) -> None:
         """Ask Redis now: something was canceled."""
-        self._at_once.set()
+        self._all_due = 0.0
+        self._wake.set()
+
+    def renew_first(self) -> None:
+        """Renew first leases now."""
+        self._wake.set()
 
     async def keep(self) -> None:
         """Renew, again and again, until cancelled."""
@@ -66,18 +82,27 @@ class Leases:
             if failures:
                 await self._outage.wait(failures, longest=SHORT_PAUSE)
             else:
-                await wait_until_set(self._at_once, RENEW)
-            self._at_once.clear()
+                await wait_until_set(self._wake, max(0.0, self._all_due - time.monotonic()))
+            self._wake.clear()
             try:
-                await self.renew_once()
+                await self._renew_due()
                 failures = 0
             except BrokerError as error:
                 failures += 1
                 log.debug("leases are not renewed: %s", error)
 
-    async def renew_once(self) -> None:
-        """Renew all that is held. Raises BrokerError."""
-        changed, failed = await renew(self._broker, self._connection, self._held())
+    async def _renew_due(self) -> None:
+        """Renew first leases, or all that is held if that is due. Raises BrokerError."""
+        now = time.monotonic()
+        if now >= self._all_due:
+            await self._renew(self._held())
+            self._all_due = now + RENEW
+            return
+        first = boot_ns() + int(FIRST_TRUST * 1e9)
+        await self._renew(attempt for attempt in self._held() if attempt.lease <= first)
+
+    async def _renew(self, attempts: Iterable[Attempt]) -> None:
+        changed, failed = await renew(self._broker, self._connection, attempts)
         if changed:
             self._on_change()
         if failed:
@@ -128,9 +153,6 @@ def mark(attempt: Attempt, flag: int, until: int) -> bool:
     if flag == _LOST:
         attempt.lost = True
         return True
-    # An answer that comes too late does not confirm it: its child may be killed by now.
-    if attempt.unconfirmed and attempt.lease > boot_ns():
-        attempt.unconfirmed = False
     attempt.lease = until
     newly = flag == _CANCEL and not attempt.canceled
     attempt.canceled |= newly

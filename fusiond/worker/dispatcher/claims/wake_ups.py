@@ -3,8 +3,7 @@ What a dispatcher does when it gets a message about a queue, which Redis sends t
 
 - there may be jobs          it asks the queue
 - the outbox has something   it empties the outbox
-- a job, with our token      a child begins it, and Redis is asked a moment later whether it is ours (confirming.py); or
-                             Redis is asked first, where the message came late or the job may begin only once
+- a job, with our token      it is claimed for this dispatcher: a child begins it at once, or it is given back
 - a job, with another token  it is another dispatcher's, which may be gone: the queue is asked when that shows
 """
 
@@ -12,11 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fusiond.broker.jobs import carried_job
-from fusiond.worker.dispatcher.claims.asking import Asking
-from fusiond.worker.dispatcher.claims.confirming import Confirming
-from fusiond.worker.dispatcher.claims.parkings import CARRIED, Parkings
+from fusiond.broker.jobs import given_job
+from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
+from fusiond.worker.dispatcher.claims.leases import FIRST_LEASE, FIRST_RENEWAL, FIRST_TRUST, LATEST_BEGIN, Leases
+from fusiond.worker.dispatcher.claims.reservations import Reservations
+from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
+from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.runtime.wire import boot_ns
+
+#: s; from when such a job has come until the next token is left, unless the job has ended by then. On a busy machine
+#: its child cannot begin while this process has something to do
+_RESERVE_AGAIN = 0.001
 
 
 class WakeUps:
@@ -24,10 +30,11 @@ class WakeUps:
 
     def __init__(
         self,
-        parkings: Parkings,
+        reservations: Reservations,
         waiting: Waiting,
-        confirming: Confirming,
-        asking: Asking,
+        leases: Leases,
+        planner: ClaimPlanner,
+        timers: Timers,
         *,
         on_outbox: Callable[[str], None],
     ) -> None:
@@ -35,27 +42,33 @@ class WakeUps:
         None has come yet.
 
         Args:
-            parkings: know which jobs are ours.
+            reservations: know which jobs are ours.
             waiting: hands a job to a child.
-            confirming: asks Redis about it.
-            asking: is told which queue may have jobs.
+            leases: renew the short lease that it comes with.
+            planner: is told which queue may have jobs.
+            timers: of the dispatcher.
             on_outbox: told the queue whose outbox has something.
         """
-        self._parkings, self._waiting, self._confirming = parkings, waiting, confirming
-        self._asking, self._on_outbox = asking, on_outbox
+        self._reservations, self._waiting, self._leases = reservations, waiting, leases
+        self._planner, self._timers, self._on_outbox = planner, timers, on_outbox
 
-    async def hear(self, queue: str, message: bytes) -> None:
+    def hear(self, queue: str, message: bytes) -> None:
         """Do what the message of the queue says."""
         if message == b"outbox":
             self._on_outbox(queue)
             return
-        job = carried_job(message)
+        job = given_job(message)
         if job is None:
-            self._asking.claim_from(queue)
-        elif attempt := self._parkings.take(queue, job):
-            if self._waiting.hand_at_once(attempt):
-                self._confirming.ask_later(attempt)
-            else:
-                await self._confirming.ask(attempt)
+            self._planner.claim_from(queue)
+        elif attempt := self._reservations.take(queue, job):
+            self.begin(attempt)
         else:
-            self._asking.claim_when_due(queue, CARRIED)
+            self._planner.claim_when_due(queue, int(FIRST_LEASE * 1000))
+
+    def begin(self, attempt: Attempt) -> None:
+        """Have a child begin this job, which was given to us; give it back if it came late, or no child is free."""
+        self._waiting.begin(attempt, in_time=attempt.lease - boot_ns() >= (FIRST_TRUST - LATEST_BEGIN) * 1e9)
+        self._timers.start("first lease", FIRST_RENEWAL, self._leases.renew_first)
+        # The round trip that settles it leaves the next token, too.
+        self._planner.queues.mark_open(attempt.queue)
+        self._timers.start("reserve", _RESERVE_AGAIN)

@@ -16,8 +16,8 @@ from typing import Any
 
 from fusiond import logs
 from fusiond.broker.records import Outcome
-from fusiond.config.model import Config
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.group_config import GroupConfig
 
 log = logging.getLogger(__name__)
 
@@ -28,22 +28,17 @@ MOST = 100
 class JobLog:
     """Fields and last lines of the jobs of one group."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, conf: GroupConfig) -> None:
+        self._conf = conf
         self._host, self._loop = socket.gethostname(), asyncio.get_running_loop()
         #: of the second that `_timer` ends: lines that may still be written, and jobs that had none
         self._left, self._more = MOST, 0
         self._timer: asyncio.TimerHandle | None = None
-        self.set_config(config)
-
-    def set_config(self, config: Config) -> None:
-        """Follow the tags of the tasks, and whether jobs that succeed have a line."""
-        self._tags = {name.encode(): task.log_tag for name, task in config.tasks.items()}
-        self._jobs = config.logging.jobs
 
     def fields(self, attempt: Attempt) -> dict[str, Any]:
         """For `log.info(…, extra=fields)`."""
         if attempt.log_tag is None:
-            attempt.log_tag = _own_tag(attempt.header) or self._tags.get(attempt.task) or ""
+            attempt.log_tag = _own_tag(attempt.header) or self._conf.task(attempt.task)[0].log_tag or ""
         return {
             "job": attempt.name,
             "task": attempt.task.decode(errors="replace"),
@@ -54,7 +49,7 @@ class JobLog:
 
     def finished(self, attempt: Attempt, duration: float) -> None:
         """The job succeeded after `duration` seconds. Called for each job, so what is not written must cost nothing."""
-        if not self._jobs:
+        if not self._conf.config.logging.jobs:
             return
         if not self._left:
             self._more += 1
@@ -67,7 +62,7 @@ class JobLog:
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """The attempt failed, whether another follows or not, or its job was canceled."""
         if outcome.kind == "canceled":
-            if self._jobs:
+            if self._conf.config.logging.jobs:
                 log.info("canceled", extra=self._end_fields(attempt, "canceled", attempt.ran))
             return
         level = {"retry": logging.WARNING, "snoozed": logging.INFO}.get(outcome.kind, logging.ERROR)

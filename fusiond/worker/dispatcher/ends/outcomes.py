@@ -17,8 +17,8 @@ from itertools import chain
 from fusiond.broker.counters import OTHERS, Measured
 from fusiond.broker.jobs import OUTBOX
 from fusiond.broker.records import EventsOf, Kind, Outcome
-from fusiond.config.model import Config
 from fusiond.worker.pool.attempt import Attempt
+from fusiond.worker.pool.group_config import GroupConfig
 
 #: an attempt, and how it ended
 Ended = tuple[Attempt, Outcome]
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _SETTLE = 512
 #: what becomes of a job that was to go on, as settle.lua answers
 _INSTEAD: dict[int, Kind] = {3: "failed", 4: "canceled"}
+#: outcomes after which a job goes on, and whose payload is an error
+_WITH_ERROR = ("retry", "snoozed")
 #: s; from when a refusal was logged until it is logged again
 _LOG_AGAIN = 60.0
 
@@ -38,36 +40,32 @@ _LOG_AGAIN = 60.0
 class Outcomes:
     """The outcomes of one dispatcher."""
 
-    def __init__(self, on_ended: Callable[[Attempt, Outcome], None], on_outbox: Callable[[str], None]) -> None:
+    def __init__(
+        self, conf: GroupConfig, on_ended: Callable[[Attempt, Outcome], None], on_outbox: Callable[[str], None]
+    ) -> None:
         """
         Nothing has ended yet.
 
         `on_ended`: called with an attempt after which its job was to go on, and which failed or was canceled;
         `on_outbox`: with a queue whose outbox has something.
         """
-        self._on_ended, self._on_outbox = on_ended, on_outbox
-        #: what is told of them; None: nobody wants events
-        self.events: EventsOf | None = None
+        self._conf, self._on_ended, self._on_outbox = conf, on_ended, on_outbox
+        self._host = socket.gethostname()
         #: outcomes that Redis has taken, by kind
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "snoozed": 0, "released": 0, "canceled": 0}
         #: queue → outcomes that the next round trip sends; outcomes without an answer
         self._ended: dict[str, list[Ended]] = {}
         self._kept: dict[str, list[Ended]] = {}
-        #: the tasks by which Redis counts; None: it counts nothing
-        self._tasks: Collection[bytes] | None = None
 
-    def count_by(self, tasks: Collection[bytes] | None) -> None:
-        """Have Redis count by these tasks, and those of all other names together. None: have it count nothing."""
-        self._tasks = tasks
-
-    def set_config(self, config: Config, group: str) -> None:
-        """Follow whether somebody wants events of the group."""
-        by = f"{socket.gethostname()} {group}"
-        self.events = EventsOf(config.events.wanted(), by) if config.events else None
+    @property
+    def events(self) -> EventsOf | None:
+        """What is told of them; None: nobody wants events."""
+        events = self._conf.config.events
+        return EventsOf(events.wanted(), f"{self._host} {self._conf.group.name}") if events else None
 
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Settle the attempt with the next round trip."""
-        if self._tasks is not None:
+        if self._conf.config.counts_jobs:
             here = (time.monotonic_ns() - attempt.claimed) / 1e9
             attempt.waited = max(0.0, attempt.waited_ms / 1000 + here - (attempt.ran or 0.0))
         self._ended.setdefault(attempt.queue, []).append((attempt, outcome))
@@ -99,10 +97,10 @@ class Outcomes:
 
     def measured(self, batch: list[Ended]) -> list[Measured]:
         """What Redis is to count of each of these; empty: nothing."""
-        if self._tasks is None:
+        if not self._conf.config.counts_jobs:
             return []
         return [
-            Measured(attempt.task if attempt.task in self._tasks else OTHERS, attempt.ran, attempt.waited)
+            Measured(attempt.task if attempt.task in self._conf.tasks else OTHERS, attempt.ran, attempt.waited)
             for attempt, _ in batch
         ]
 
@@ -126,9 +124,13 @@ class Outcomes:
                 fields = {"job": attempt.name, "queue": queue}
                 log.warning("an outcome came too late: the lease was lost", extra=fields)
                 continue
-            kind = _INSTEAD.get(flag, outcome.kind)
+            instead = _INSTEAD.get(flag)
+            if instead == "failed" and outcome.kind not in _WITH_ERROR:
+                # What was given back failed after that, or the reply is damaged: this outcome does not say why.
+                instead = None
+            kind = instead or outcome.kind
             self.counts["released" if kind == "unknown" else kind] += 1
-            if flag in _INSTEAD:
+            if instead:
                 self._on_ended(attempt, outcome._replace(kind=kind))
 
 

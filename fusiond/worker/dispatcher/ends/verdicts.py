@@ -15,21 +15,21 @@ import math
 import signal
 from random import Random
 
-from fusiond.broker.records import Outcome
+from fusiond.broker.records import Outcome, undeclared
 from fusiond.config.model import RetryPolicy, Task
 from fusiond.job import NOT_LOADED
 from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
 from fusiond.worker.runtime import wire
 
-#: `last_outcome` of a job that a wake-up has brought, and of which Redis did not say in time that it may go on
-NOT_CONFIRMED = "not confirmed"
-#: likewise of one whose child a drain or a reload killed
+#: `last_outcome` of a job whose child a drain or a reload killed
 _SHUTDOWN = "shutdown"
 #: characters of an error in a job's history
 _SHORT_ERROR = 500
 
 
-def ran(attempt: Attempt, message: wire.OutcomeMessage, task: Task, policy: RetryPolicy, rand: Random) -> Outcome:
+def outcome_of_run(
+    attempt: Attempt, message: wire.OutcomeMessage, task: Task, policy: RetryPolicy, rand: Random
+) -> Outcome:
     """What a child said. STARTED -> FINISHED | SCHEDULED | FAILED."""
     if message.kind == wire.FINISHED:
         return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, message.payload)
@@ -88,11 +88,7 @@ def killed(
     if reason == KillReason.CANCELED or attempt.canceled:
         return canceled(attempt, task)
     if reason == KillReason.LOST:
-        if not attempt.unconfirmed:
-            return None
-        # The question whether the job is ours may still be on its way: Redis would then keep the job for nobody. If
-        # another dispatcher has the job by now, Redis refuses this.
-        return interrupted(attempt, task, policy, NOT_CONFIRMED, "Redis did not confirm in time that it may run here")
+        return None
     if reason == KillReason.SHUTDOWN:
         return interrupted(attempt, task, policy, _SHUTDOWN, "the daemon stopped before it had ended")
     if reason == KillReason.SERVER:
@@ -100,7 +96,7 @@ def killed(
         return interrupted(attempt, task, policy, reason.value, why)
     crashes, wait = attempt.crashes + 1, 0.0
     if reason == KillReason.TIMEOUT:
-        error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard:g} s, and was killed")
+        error = failure("TIMEOUT", f"ran longer than its hard timeout, {attempt.hard_timeout:g} s, and was killed")
         why, ended = "timeout", max(1, attempt.attempts - attempt.rescues)
         wait = backoff(policy, ended, rand)
     else:
@@ -159,7 +155,7 @@ def released(attempt: Attempt, why: str) -> Outcome:
     return Outcome(attempt.id, attempt.token, "released", 0, 0, b"", why)
 
 
-def told(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> Outcome:
+def with_history(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> Outcome:
     """
     The outcome with what the job's history will say of the attempt: when and where it ran, why it failed.
 
@@ -180,11 +176,11 @@ def told(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> Outcome:
         about["error"] = ": ".join(filter(None, words))[:_SHORT_ERROR]
     said = b"".join(b",%b:%b" % (_json(name), _json(value)) for name, value in about.items())
     is_failure = outcome.kind in ("retry", "failed")
-    tail = attempt.printed.encode(errors="replace")[-TAIL:].decode(errors="ignore") if is_failure else ""
+    tail = attempt.output_tail.encode(errors="replace")[-TAIL:].decode(errors="ignore") if is_failure else ""
     return outcome._replace(about=said, printed=_json(tail) if tail else b"")
 
 
-def with_words(attempt: Attempt, outcome: Outcome, now_ns: int) -> Outcome:
+def with_event_fields(attempt: Attempt, outcome: Outcome, now_ns: int) -> Outcome:
     """The outcome with what its event says of when the attempt began and how long it ran, if it has begun."""
     if attempt.ran is None:
         return outcome
@@ -218,7 +214,7 @@ def backoff(policy: RetryPolicy, attempt: int, rand: Random) -> float:
 
 def unknown(attempt: Attempt, delay: float, error: bytes = b"") -> Outcome:
     """STARTED -> HELD, attempt undone, until a dispatcher has its task; `error`: why it does not load here."""
-    none = failure("TASK_NOT_FOUND", f"no task '{attempt.task.decode(errors='replace')}' is declared")
+    none = failure("TASK_NOT_FOUND", undeclared(attempt.task.decode(errors="replace")))
     why = NOT_LOADED if error else "unknown task"
     return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error or none, why)
 

@@ -78,7 +78,7 @@ class Answers:
         waited = now - self._since
         most, what = (LOAD, "loaded no module") if self._loading else (ANSWER, "not answered")
         if now - self._due > LATE or (not self._waits and (self._requested or waited >= REST)):
-            self._ask_anew(now)
+            self._ask_now(now)
         elif self._waits and waited >= most:
             self._on_hung(f"has {what} for {most:g} s")
             return
@@ -86,7 +86,7 @@ class Answers:
             self._set_silent(on=True)
         self._look_again()
 
-    def _ask_anew(self, now: float) -> None:
+    def _ask_now(self, now: float) -> None:
         self._since, self._waits, self._requested = now, True, False
         if not self._loading:
             self._number += 1

@@ -21,7 +21,7 @@ _PACKAGE = _HERE.parents[2]
 _RUNTIME = _PACKAGE / "worker" / "runtime"
 #: the files of each program, each after those that it imports; the last one's main is run, or the hook's
 FORK_SERVER = (
-    "nesting",
+    "json_depth",
     "wire",
     "errortext",
     "refusals",
@@ -45,7 +45,7 @@ FORK_SERVER = (
 CONCURRENT = (*FORK_SERVER[:-1], "job_output", "job_threads", "loop_socket", "concurrent_child", FORK_SERVER[-1])
 PROBE = ("wire", "errortext", "refusals", "task", "wrong_paths", "startup", "probe")
 #: where a part lies that other packages use as well
-_SHARED = {"nesting": _PACKAGE / "nesting.py"}
+_SHARED = {"json_depth": _PACKAGE / "json_depth.py"}
 
 #: Runs in the group's interpreter. The package has a private name, so that our `task` shadows no module of the user's.
 #: Compiled code is for one version of Python only; to compile it there takes 40 ms, and memory that each child copies.

@@ -49,7 +49,7 @@ class LaunchedFrom:
     #: its directory and its interpreter, by paths without links to directories; None: the daemon's own interpreter
     directory: str = "/"
     python: str | None = None
-    #: its PYTHONPATH, likewise; None: it has none
+    #: its PYTHONPATH, by paths without links to directories; None: it has none
     python_path: str | None = None
 
 

@@ -55,6 +55,8 @@ class ServerHandle:
         #: printed last; it explains a failed start
         self._last_line = ""
         self._problems: dict[str, list[str]] = {}
+        #: task → the names of what calls pass by position, with a comma between them, as far as it is known
+        self.positional: dict[str, str] = {}
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._to_fork: dict[int, tuple[_socket.socket, int, int]] = {}
         #: it has tried to load every task; it does not answer just now
@@ -174,6 +176,9 @@ class ServerHandle:
             self._answers.answer(int(rest))
         elif verb == b"loading":
             self._answers.loading()
+        elif verb == b"positional":
+            task, _, names = rest.decode().partition(" ")
+            self.positional[task] = names
         elif verb == b"unloaded":
             self._problems.update(json.loads(rest))
         elif verb == b"ready":

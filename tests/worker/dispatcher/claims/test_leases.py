@@ -1,17 +1,16 @@
-"""What the answer to a renewal changes of an attempt."""
+"""How long a lease is trusted."""
 
-from fusiond.worker.dispatcher.claims.leases import mark
-from fusiond.worker.pool.attempt import Attempt
-from fusiond.worker.runtime.wire import boot_ns
+from fusiond.broker import script
+from fusiond.worker.dispatcher.claims.leases import FIRST_LEASE, FIRST_RENEWAL, FIRST_TRUST, LATEST_BEGIN
+from fusiond.worker.pool.run_times import PENDING
+from fusiond.worker.pool.watchdog import _LOST_LINGER, WATCH
 
-HELD, MINUTE = 1, 60_000_000_000
+#: s; everything may stand still for so long
+FREEZE = 4.0
 
 
-def test_only_an_answer_in_time_confirms_a_job():
-    """The child of one that is not confirmed by the end of its first lease is killed; a later answer says that, too."""
-    for left, unconfirmed in ((MINUTE, False), (-1, True)):
-        attempt = Attempt("q", b"id", "token", b"t", b"[]", b"", 1, 0, 0, boot_ns() + left, 0, unconfirmed=True)
-        mark(attempt, HELD, boot_ns() + MINUTE)
-        assert attempt.unconfirmed is unconfirmed
-    mark(attempt, HELD, boot_ns() + MINUTE)
-    assert not attempt.unconfirmed
+def test_a_first_lease_is_trusted_for_longer_than_everything_may_stand_still():
+    """As late as the job may begin, it is renewed in time; and who gives it up does so before its lease is over."""
+    assert f"FIRST_LEASE, LARGEST_GIVEN = {FIRST_LEASE * 1000:.0f}, " in (script._LUA / "shared/give.lua").read_text()
+    assert LATEST_BEGIN + PENDING + FIRST_RENEWAL + FREEZE < FIRST_TRUST
+    assert FIRST_TRUST + 2 * WATCH + _LOST_LINGER / 1e9 < FIRST_LEASE

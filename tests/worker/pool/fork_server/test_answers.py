@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
 from fusiond.worker.pool.fork_server import answers
-from tests.chaos.package import Edit
 from tests.support.running import alive, until
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of another user")
@@ -91,26 +89,6 @@ def test_who_answers_late_is_not_silent_any_more(brisk):
     assert (peer.silences, peer.hung) == ([True, False], [])
 
 
-@pytest.mark.proof
-def test_a_judge_that_was_kept_asks_anew(brisk):
-    """However long this process stood still, the peer has its whole time after that; an old answer counts no more."""
-
-    async def steps():
-        peer = Peer()
-        peer.judge.ready()
-        await peer.until("questions")
-        time.sleep(2 * answers.ANSWER)  # noqa: ASYNC251 - stands still
-        await peer.until("questions", 2)
-        assert peer.hung == []
-        asked = time.monotonic()
-        peer.judge.answer(1)
-        await peer.until("hung")
-        assert time.monotonic() - asked > 0.9 * answers.ANSWER
-        return peer
-
-    judged(steps)
-
-
 def test_a_server_that_loads_has_its_time_for_each_module(brisk, monkeypatch):
     """It is asked nothing meanwhile."""
     monkeypatch.setattr(answers, "LOAD", 0.5)
@@ -126,45 +104,6 @@ def test_a_server_that_loads_has_its_time_for_each_module(brisk, monkeypatch):
 
     peer = judged(steps)
     assert (peer.questions, peer.hung) == ([], ["has loaded no module for 0.5 s"])
-
-
-@pytest.mark.proof
-def test_an_idle_server_is_asked_seldom_and_one_that_works_each_second(brisk, monkeypatch):
-    """So that idle groups cost nothing that can be measured. A look that comes late is another subject."""
-    monkeypatch.setattr(answers, "LATE", 3600.0)
-
-    async def steps():
-        peer = Peer(obliging=True)
-        peer.judge.ready()
-        began = time.monotonic()
-        await asyncio.sleep(4 * answers.REST + 0.1)
-        peer.idle, peer.rests = len(peer.questions), (time.monotonic() - began) / answers.REST
-        for _ in range(40):
-            peer.judge.request()
-            await asyncio.sleep(answers.REST / 10)
-        return peer
-
-    peer = judged(steps)
-    assert 1 <= peer.idle <= peer.rests + 1
-    assert len(peer.questions) - peer.idle > 2 * peer.idle
-    assert peer.hung == []
-
-
-def test_a_judge_that_was_stopped_asks_no_more(brisk, monkeypatch):
-    """Whatever is requested meanwhile: the server is dead, and its descriptors may be anybody's."""
-    monkeypatch.setattr(answers, "LATE", 3600.0)
-
-    async def steps():
-        peer = Peer()
-        peer.judge.ready()
-        await asyncio.sleep(2 * answers.LOOK)
-        peer.judge.stop()
-        peer.judge.request()
-        await asyncio.sleep(2 * answers.ANSWER)
-        return peer
-
-    peer = judged(steps)
-    assert (peer.questions, peer.silences, peer.hung) == ([], [], [])
 
 
 # -- fork servers that hang -------------------------------------------------------------------------------------------
@@ -298,31 +237,6 @@ def test_a_job_whose_process_cannot_be_killed_keeps_its_lease_and_is_named(place
     until(lambda: not alive(int(place.lines(path)[0].split()[1])))
     ids = place.enqueue_many([("echo", n) for n in range(4)])
     assert {place.until(each).status for each in ids} == {"finished"}
-
-
-@pytest.mark.proof
-@ROOT
-def test_a_process_that_cannot_be_killed_holds_up_no_job_as_a_fork_server_ends(place):
-    """One that tries again what does not load, for one: others run while its end is waited for."""
-    (place.app / "survivor.py").write_text(SURVIVOR)
-    (place.app / "broken.py").write_text("raise ConnectionError\n")
-    waits = Edit("worker/pool/fork_server/orphans.py", "REAP_WITHIN = 5.0", "REAP_WITHIN = 15.0")
-    program = place.start(
-        user="nobody", python=PYTHON, isolation="process", processes=2, prefix=NO_KILL, own=place.edited(waits),
-        tasks={"outlive": {"run": "survivor.outlive"}, "broken": {"run": "broken.broken"}},
-    )  # fmt: skip
-    path = place.path()
-    place.enqueue("outlive", path, place.path("gate"))
-    survivor = int(place.until_lines(path)[0].split()[1])
-    try:
-        os.kill(program.fork_server(), signal.SIGKILL)
-        program.until_said("has not ended; the lease of its job is kept")
-        for count in (3, 2):  # with the survivor: a fork server that tries again is there, and has ended
-            until(lambda count=count: len(program.fork_servers()) == count, program.text)
-        assert place.result(place.enqueue("echo"))
-        assert not program.said("have not ended, and are left")
-    finally:
-        os.kill(survivor, signal.SIGKILL)
 
 
 @pytest.mark.proof

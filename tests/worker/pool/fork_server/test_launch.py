@@ -1,5 +1,6 @@
 """What a fork server is started with: environment, its files, descriptors."""
 
+import gc
 import os
 import pwd
 import resource
@@ -12,6 +13,15 @@ import pytest
 from fusiond.config.environment_files import parse
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.worker.pool.fork_server.launch import environment, launch
+
+
+@pytest.fixture
+def no_garbage():
+    """What earlier tests have left is collected before, and not meanwhile, which would close its descriptors."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_environment_files():
@@ -28,7 +38,7 @@ def test_environment_files():
 
 
 def test_an_empty_name_is_nothing():
-    """A line that begins with = is no variable; the kernel would take it, and nothing could read it."""
+    """A line that begins with = is not a variable; the kernel would take it, and nothing could read it."""
     assert parse("=x\n==\n") == {}
 
 
@@ -70,12 +80,6 @@ def test_environment_file_that_is_no_text(tmp_path):
         environment(WorkerGroup("g", environment_file=(str(tmp_path / "e"),)), {})
 
 
-def test_environment_file_that_is_missing(tmp_path):
-    """Says which."""
-    with pytest.raises(OSError, match="nowhere"):
-        environment(WorkerGroup("g", environment_file=(str(tmp_path / "nowhere"),)), {})
-
-
 @pytest.mark.parametrize(
     "group",
     [
@@ -84,6 +88,7 @@ def test_environment_file_that_is_missing(tmp_path):
         WorkerGroup("g", environment_file=("/no/such/file",)),
     ],
 )
+@pytest.mark.usefixtures("no_garbage")
 def test_a_start_that_fails_leaves_no_descriptor(group):
     """It is tried again and again."""
     before = descriptors()
@@ -93,6 +98,7 @@ def test_a_start_that_fails_leaves_no_descriptor(group):
     assert descriptors() == before
 
 
+@pytest.mark.usefixtures("no_garbage")
 @pytest.mark.parametrize("left", range(1, 9))
 def test_a_start_for_which_there_are_too_few_descriptors_leaves_none(tmp_path, left):
     """Wherever it comes to its end; it is tried again and again."""

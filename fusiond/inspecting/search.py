@@ -1,0 +1,184 @@
+"""
+Find jobs: by status, queue, task, tag, time and text, the newest first.
+
+1. list    the pairs of queue and status that hold jobs
+2. look    at the newest jobs of each pair, page after page, until there are enough, `depth` were looked at, or time is
+           over; Redis leaves out most jobs of another task or text
+3. merge   what fits, the newest first, and say how far was looked
+
+Redis has no index of what is searched for here, so a search costs time with each job that it looks at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fusiond.broker.call import Plan, read_each
+from fusiond.broker.queries import JobPage, are_by_end
+from fusiond.broker.verbs import Verbs
+from fusiond.errors import BrokerError
+from fusiond.inspecting.job_display import last_moment
+from fusiond.job import JobRecord, JobStatus
+from fusiond.masking import Secret, masked_job
+
+#: jobs of one page, at least and at most, and of all pages of a round trip
+_PAGE, _LARGE_PAGE, _ROUND = 100, 500, 2000
+_ENDED: Final = (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """What is searched for; empty: anything."""
+
+    tasks: Sequence[str] = ()
+    #: log tags
+    tags: Sequence[str] = ()
+    #: is part of its arguments, its error or its id; upper and lower case are the same
+    text: str = ""
+    #: it ended, began or was enqueued at this time or later, and at this time or before: epoch ms
+    since: float = float("-inf")
+    until: float = float("inf")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every job fits."""
+        return self == JobFilter()
+
+    def fits(self, job: JobRecord, tags: Mapping[str, str]) -> bool:
+        """Whether a job, masked, is one of them. `tags`: task → the log tag that the file gives it."""
+        return (
+            (not self.tasks or job.task in self.tasks)
+            and (not self.tags or (job.log_tag or tags.get(job.task, "")) in self.tags)
+            and self.since <= last_moment(job) <= self.until
+            and self._has_text(job)
+        )
+
+    def _has_text(self, job: JobRecord) -> bool:
+        text = self.text.lower()
+        parts = (job.args, job.error or b"", job.id.encode())
+        return not text or any(text in part.decode(errors="replace").lower() for part in parts)
+
+    @property
+    def for_redis(self) -> dict[str, str]:
+        """What Redis can tell: one task, and a text whose lower case it knows, which is that of ASCII."""
+        return {
+            "task": self.tasks[0] if len(self.tasks) == 1 else "",
+            "text": self.text if self.text.isascii() else "",
+        }
+
+
+@dataclass(slots=True)
+class FoundJobs:
+    """The outcome of a search."""
+
+    jobs: list[JobRecord]
+    #: jobs that were looked at, and jobs that there are of these queues and statuses; equal where every job fits
+    looked_at: int
+    among: int
+    #: whether there are jobs that were not looked at and could have been found
+    more: bool
+    #: of queues that cannot be read
+    unreadable: list[BrokerError]
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """The look at the jobs of one queue and status."""
+
+    queue: str
+    status: JobStatus
+    #: jobs that there are, and those that are wanted
+    number: int
+    wanted: int
+    #: where the next page begins
+    start: str = ""
+    looked_at: int = 0
+    jobs: list[JobRecord] = field(default_factory=list)
+
+    @property
+    def lacks_jobs(self) -> bool:
+        """Whether further jobs could be among the wanted ones."""
+        return self.looked_at < self.number and len(self.jobs) < self.wanted
+
+
+def search(
+    verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
+    most: int, depth: int, seconds: float = float("inf"), secret: Secret, tags: Mapping[str, str],
+) -> Plan[FoundJobs]:  # fmt: skip
+    """
+    The newest `most` jobs that fit, of all queues and statuses together. Raises BrokerUnavailable.
+
+    Args:
+        verbs: of the namespace.
+        queues: where to look.
+        statuses: the same.
+        wanted: what a job must be like.
+        most: jobs that are found.
+        depth: jobs that are looked at, at most; of each queue and status at least one.
+        seconds: for which it goes on; of each queue and status a page is looked at.
+        secret: task → its secret arguments; what is hidden is not found.
+        tags: task → the log tag that the file gives it.
+    """
+    until = time.monotonic() + seconds
+    counted, unreadable = yield from read_each({queue: verbs.counts(queue) for queue in queues})
+    looks = [
+        _Look(queue, JobStatus(status), number, most)
+        for queue in queues
+        for status in statuses
+        # of a queue that cannot be counted, some statuses may be readable
+        if (number := int(getattr(counted[queue], status)) if queue in counted else depth)
+    ]
+    yield from _look_at_all_if_unordered(verbs, looks)
+    going, left = looks, depth
+    while going:
+        size = max(_PAGE, min(_LARGE_PAGE, _ROUND // len(going)))
+        size = min(most if wanted.is_plain else size, size, max(1, left // len(going)))
+        unreadable += yield from _look_further(verbs, going, wanted, size, secret=secret, tags=tags)
+        left = depth - sum(look.looked_at for look in looks)
+        going = [look for look in going if look.lacks_jobs] if left > 0 and time.monotonic() < until else []
+    jobs = {job.name: job for look in looks for job in look.jobs}
+    among = sum(look.number for look in looks)
+    return FoundJobs(
+        sorted(jobs.values(), key=last_moment, reverse=True)[:most],
+        among if wanted.is_plain else depth - left,
+        among,
+        any(look.lacks_jobs for look in looks),
+        unreadable,
+    )
+
+
+def _look_at_all_if_unordered(verbs: Verbs, looks: Sequence[_Look]) -> Plan[None]:
+    """If ended jobs are kept for different times, the first ones are not those that ended last."""
+    calls = {
+        (look, n): call
+        for look in looks
+        if look.status in _ENDED and look.number > look.wanted
+        for n, call in enumerate(verbs.samples(look.queue, look.status, look.number))
+    }
+    pages, _ = yield from read_each(calls)
+    for look in {look for look, _ in calls}:
+        if not are_by_end([page for (of, _), page in pages.items() if of is look]):
+            look.wanted = look.number
+
+
+def _look_further(
+    verbs: Verbs, looks: Sequence[_Look], wanted: JobFilter, size: int, *, secret: Secret, tags: Mapping[str, str]
+) -> Plan[list[BrokerError]]:
+    """A page of each; returns why others cannot be read, which are looked at no more."""
+    calls = {
+        look: verbs.newest(
+            look.queue, look.status, start=look.start, count=min(size, look.number - look.looked_at), **wanted.for_redis
+        )
+        for look in looks
+    }
+    pages, errors = yield from read_each(calls)
+    for look in looks:
+        page = pages.get(look, JobPage([], "", 0))
+        shown = (masked_job(job, secret) for job in page.jobs)
+        look.jobs += [job for job in shown if wanted.fits(job, tags)]
+        look.start = page.following
+        look.looked_at = min(look.number, look.looked_at + page.looked_at) if page.following else look.number
+    return errors

@@ -1,0 +1,94 @@
+"""
+What a program of the daemon and the supervisor say to each other: one JSON object in each packet of the program's link.
+
+`Report` is what a program says, `Command` what it is told. Both sides are of one version, and leave out what they do
+not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+# -- of a program. The key `is` is a word of the language, so these are not written as classes -------------------------
+
+#: it serves
+Ready = TypedDict("Ready", {"is": Literal["ready"]})
+#: it ends, since it cannot be ready or can go on no more; `tasks`: those that do not load, if that is why
+Failed = TypedDict("Failed", {"is": Literal["failed"], "reason": str, "tasks": NotRequired[list[str]]})
+#: it runs this generation; `left`: what the reload is to say of jobs that wait for what was removed
+Applied = TypedDict("Applied", {"is": Literal["applied"], "generation": int, "left": NotRequired[list[str]]})
+#: which tasks of a group cannot run and why, or what is wrong elsewhere; "": nothing any more
+Shortfall = TypedDict("Shortfall", {"is": Literal["unloaded", "warning"], "reason": str})
+#: from which environment files and release a fork server was started
+Loaded = TypedDict("Loaded", {"is": Literal["loaded"], "environment": str, "release": Mapping[str, Any]})
+#: while it drains or claims nothing: slots that its jobs use, jobs that run, and whether an answer of Redis is missing
+Busy = TypedDict("Busy", {"is": Literal["busy"], "slots": int, "jobs": int, "waits": bool})
+#: how many children a group with a range has, and why; empty: it has no range
+Scaled = TypedDict("Scaled", {"is": Literal["scaled"], "numbers": dict[str, Any]})
+#: its loop runs; it can serve, or why not; `n`: of the question
+Alive = TypedDict("Alive", {"is": Literal["alive"], "n": int})
+Checked = TypedDict("Checked", {"is": Literal["checked"], "n": int, "trouble": str})
+
+Report = Ready | Failed | Applied | Shortfall | Loaded | Busy | Scaled | Alive | Checked
+
+# -- of the supervisor -------------------------------------------------------------------------------------------------
+
+
+class Apply(TypedDict):
+    """Change in place to this snapshot, a path, and answer with `applied`."""
+
+    do: Literal["apply"]
+    snapshot: str
+    generation: int
+
+
+class Go(TypedDict):
+    """A group that was on trial begins to claim."""
+
+    do: Literal["go"]
+
+
+class Leave(TypedDict):
+    """Leave so many slots to jobs of the group's former generation."""
+
+    do: Literal["leave"]
+    slots: int
+
+
+class Claims(TypedDict):
+    """Claim jobs, or none from now on."""
+
+    do: Literal["claims"]
+    on: bool
+
+
+class Drain(TypedDict):
+    """Begin nothing more, and end with the last job."""
+
+    do: Literal["drain"]
+
+
+class Answer(TypedDict):
+    """Say that you are alive, and whether you can serve; `n`: of the question."""
+
+    do: Literal["answer"]
+    n: int
+
+
+class DaemonEvent(TypedDict):
+    """What has happened, in a word and in a sentence, and who asked for it."""
+
+    event: str
+    message: str
+    who: str
+
+
+class Tell(TypedDict):
+    """An event is to be told: one in the spool, or this one, which could not be written there."""
+
+    do: Literal["tell"]
+    event: NotRequired[DaemonEvent]
+
+
+Command = Apply | Go | Leave | Claims | Drain | Answer | Tell
