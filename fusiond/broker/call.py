@@ -22,6 +22,9 @@ T = TypeVar("T")
 #: s from one look at what is waited for to the next: at first, at last, and so much slower each time
 _FIRST_LOOK, _LONGEST_LOOK, _SLOWER = 0.005, 0.25, 1.5
 
+#: epoch ms of the last moment that `datetime` knows
+_LAST_MS = 253_402_300_799_999
+
 Word = bytes | str | int | float
 
 
@@ -144,15 +147,31 @@ def number(reply: Any) -> int:
     return reply
 
 
-def numbers(count: int) -> Callable[[Any], list[int]]:
-    """Reads a list of so many numbers. Raises ValueError, TypeError."""
+def numbers(count: int, most: int | None = None) -> Callable[[Any], list[int]]:
+    """Reads a list of so many numbers, each from 0 to `most` where that is given. Raises ValueError, TypeError."""
 
     def parse(reply: Any) -> list[int]:
         if type(reply) is not list or len(reply) != count or set(map(type, reply)) - {int}:
             raise ValueError(f"not {count} numbers")
+        if reply and most is not None and not 0 <= min(reply) <= max(reply) <= most:
+            raise ValueError(f"a number that is not between 0 and {most}")
         return reply
 
     return parse
+
+
+def fields(reply: Any, *kinds: type) -> list[Any]:
+    """A list of one element of each of these types, in their order. Raises TypeError for anything else."""
+    if type(reply) is not list or tuple(map(type, reply)) != kinds:
+        raise TypeError(f"not {', '.join(kind.__name__ for kind in kinds)}")
+    return reply
+
+
+def stored_number(text: bytes | str) -> int:
+    """A count, a duration in ms or epoch ms, as a verb has stored it. Raises ValueError for what is above any time."""
+    if not 0 <= (found := int(text)) <= _LAST_MS:
+        raise ValueError("a number that no verb stores")
+    return found
 
 
 def texts(reply: Any) -> list[bytes]:

@@ -72,7 +72,7 @@ def alike(groups: Iterable[FailureGroup]) -> list[list[FailureGroup]]:
 def _group(queue: str, said: list[Any]) -> FailureGroup:
     key, task, count, first, last, id_, error = said
     parts = (_said(decoded(error), name) for name in _PARTS)
-    return FailureGroup(queue, key, decoded(task), count, first, last, decoded(id_), *parts)
+    return FailureGroup(queue, key, decoded(task), number(count), number(first), number(last), decoded(id_), *parts)
 
 
 _PARTS = ("code", "type", "message")

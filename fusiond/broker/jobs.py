@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from fusiond.broker.call import Call, Word, decoded, number, numbers, scripted
+from fusiond.broker.call import Call, Word, decoded, fields, number, numbers, scripted
 from fusiond.broker.counters import Measured, measured_words
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.records import (
@@ -92,8 +92,11 @@ class JobVerbs(VerbGroup):
 
         `take_back`: from now on no job is given under them.
         """
-        words: list[Word] = [int(take_back), *tokens]
-        return scripted("given", self.keys.root(queue), words, lambda reply: [*map(given_job, reply)])
+
+        def parse(reply: Any) -> list[GivenJob | None]:
+            return [*map(given_job, fields(reply, *[bytes] * len(tokens)))]
+
+        return scripted("given", self.keys.root(queue), (int(take_back), *tokens), parse)
 
     def rescue(self, queue: str) -> Call[Claim]:
         """Take back what dead dispatchers held, and take in the inbox, as each claim does; claim nothing."""
@@ -104,12 +107,12 @@ class JobVerbs(VerbGroup):
         words: list[Word] = [lease_ms]
         for attempt in attempts:
             words += Renewal(*attempt)
-        return scripted("renew", self.keys.root(queue), words, numbers(len(words) // 3))
+        return scripted("renew", self.keys.root(queue), words, numbers(len(words) // 3, 2))
 
     def report(self, queue: str, reports: Sequence[Sequence[Any]]) -> Call[list[int]]:
         """Store how far these attempts are, each a ProgressReport. 1: stored · 0: its lease was lost."""
         words = [word for report in reports for word in ProgressReport(*report)]
-        return scripted("report", self.keys.root(queue), words, numbers(len(reports)))
+        return scripted("report", self.keys.root(queue), words, numbers(len(reports), 1))
 
     def settle(
         self,
@@ -132,7 +135,7 @@ class JobVerbs(VerbGroup):
             words += (*common, len(each) // 2, *each)
         if measured:
             words += measured_words(outcomes, measured)
-        return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes)))
+        return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes), OUTBOX + 4))
 
 
 def new_job_words(job: NewJob) -> list[Word]:
@@ -192,6 +195,8 @@ _KNOWN_KINDS = (int, int, int, int, bytes)
 _RECLAIMED_KINDS = (bytes, bytes, bytes, bytes, int, int, bytes, int, bytes)
 #: bytes of an id, and attempts: what fits into the head of a job on its way to a child, and more than any verb makes
 _MOST_ID, _MOST_ATTEMPTS = 65535, 2**32 - 1
+#: ms; more than the boot clock, which counts ns in 64 bits, ever says
+_MOST_AGE = 2**43
 
 
 #: of a claim's `more`
@@ -207,7 +212,8 @@ def _claim(reply: Any) -> Claim:
         jobs[n - 1] = jobs[n - 1]._replace(attempts=attempts, crashes=crashes, rescues=rescues, header=header)
     if jobs and max(map(len, flat[:: len(_KINDS)])) > _MOST_ID:
         raise ValueError("an id that no verb makes")
-    until = {number(n) - 1: max(0, number(ms)) for n, ms in zip(expiring[::2], expiring[1::2], strict=True)}
+    pairs = zip(expiring[::2], expiring[1::2], strict=True)
+    until = {number(n) - 1: min(max(0, number(ms)), _MOST_AGE) for n, ms in pairs}
     if until and not 0 <= min(until) <= max(until) < len(jobs):
         raise ValueError("a job expires that was not given")
     rows = _rows(others[0], _RECLAIMED_KINDS) if others else ()
@@ -229,6 +235,8 @@ def given_job(message: bytes) -> GivenJob | None:
         return None
     task += id_
     header += task
+    if not 0 <= after <= _MOST_AGE:
+        return None
     return GivenJob(token, after, body[:id_], body[id_:task], body[task:header], body[header:])
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Plan, nothing, number, plain, scripted, texts
+from fusiond.broker.call import Plan, fields, nothing, plain, scripted, texts
 from fusiond.broker.keys import VerbGroup, is_name
 from fusiond.errors import BrokerError
 
@@ -74,5 +74,5 @@ class OutboxVerbs(VerbGroup):
 
 
 def _delivered(reply: Any) -> tuple[bytes, int, int]:
-    taken, has_more, can_advance = reply
-    return bytes(taken), number(has_more), number(can_advance)
+    taken, has_more, can_advance = fields(reply, bytes, int, int)
+    return taken, has_more, can_advance

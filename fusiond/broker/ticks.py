@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, text
+from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, stored_number, text
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.event_verbs import EventVerbs
 from fusiond.broker.keys import is_name
@@ -66,7 +66,7 @@ class DecidedTicks(NamedTuple):
     def from_text(cls, text: str) -> DecidedTicks:
         """Raises ValueError, TypeError, LookupError, AttributeError for what no scheduler has written."""
         found = json.loads(text)
-        ticks, delays = (tuple(map(int, found[name])) for name in ("ticks", "delays_ms"))
+        ticks, delays = (tuple(map(stored_number, found[name])) for name in ("ticks", "delays_ms"))
         if not (is_name(found["queue"]) and ticks and len(ticks) == len(delays)):
             raise ValueError("not decided by a scheduler")
         inputs = tuple(map(str, found.get("inputs", ())))
@@ -135,7 +135,7 @@ class TickVerbs(EventVerbs):
         def state(reply: list[Any]) -> CronState:
             now, *values = reply
             known = zip(_FIELDS, values, strict=True)
-            return _state(entry, {name: value for name, value in known if value is not None}, int(now))
+            return _state(entry, {name: value for name, value in known if value is not None}, stored_number(now))
 
         return scripted("cron_state", self.keys.cron, [f"{entry} {name}" for name in _FIELDS], state)
 
@@ -179,7 +179,8 @@ class TickVerbs(EventVerbs):
 
     def cron_success(self, queue: str, entry: str) -> Call[int]:
         """When a job of the entry finished last in the queue, epoch ms; 0: none has."""
-        return plain(lambda reply: int(reply or 0), "HGET", self.keys.of(queue, "ticks"), f"{entry} success")
+        ticks = self.keys.of(queue, "ticks")
+        return plain(lambda reply: stored_number(reply or b"0"), "HGET", ticks, f"{entry} success")
 
     def tick(self, decided: DecidedTicks) -> Call[Ticked]:
         """Store the jobs of decided ticks in their queue, or runs; a repeat, however late, stores nothing."""
@@ -254,9 +255,10 @@ def _ticked(count: int) -> Callable[[Any], Ticked]:
     """Reads a digit for each of so many ticks, and the newest of them that has a job."""
 
     def parse(reply: Any) -> Ticked:
-        if not re.fullmatch(rb"[0-9]{%d}" % count, reply[0]):
+        outcomes, newest = reply
+        if not re.fullmatch(rb"[0-9]{%d}" % count, outcomes):
             raise ValueError(f"not {count} digits")
-        return Ticked(reply[0].decode(), int(reply[1]))
+        return Ticked(outcomes.decode(), stored_number(newest))
 
     return parse
 
@@ -277,7 +279,7 @@ def _states(flat: list[bytes]) -> dict[str, CronState]:
 
 def _state(entry: str, stored: Mapping[str, bytes], now: int) -> CronState:
     known: dict[str, Any] = {name: stored[name].decode() for name in _FIELDS if name in stored}
-    known |= {name: int(known[name]) for name in _NUMBERS if name in known}
+    known |= {name: stored_number(known[name]) for name in _NUMBERS if name in known}
     if "last_queue" in known and not is_name(known["last_queue"]):
         raise ValueError("not a queue")
     if "decided" in known:

@@ -578,3 +578,28 @@ def test_a_reply_that_is_not_a_status_cannot_be_read(broker, reply):
     """Whoever asked would take it for one, and end by it."""
     with pytest.raises(Unreadable):
         broker.status("q", "a").read(reply)
+
+
+#: what no verb replies, though each of these has the right length
+DAMAGED = {
+    "settle: a flag above all": (lambda broker: broker.settle("q", [Outcome("a", "t", "finished")]), [99]),
+    "renew: a negative flag": (lambda broker: broker.renew("q", [("a", "t")], 1000), [-1]),
+    "given: a job that is no bytes": (lambda broker: broker.given("q", ["t"], take_back=False), [5]),
+    "given: a job of another question": (lambda broker: broker.given("q", ["t"], take_back=False), [b"", b""]),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_a_reply_of_another_shape_cannot_be_read(broker, damaged):
+    """A dispatcher would go on with it, and end somewhere else."""
+    verb, reply = DAMAGED[damaged]
+    with pytest.raises(Unreadable):
+        verb(broker).read(reply)
+
+
+def test_no_time_of_a_damaged_reply_is_above_what_a_clock_counts(broker):
+    """A lease and an expiry are handed to a child as ns in 64 bits."""
+    claim = broker.claim("q", 1, dispatcher="d", nonce="n", lease_ms=1000, max_rescues=1)
+    flat = [b"id", b"task", b"[[], {}]", 0]
+    assert claim.read([0, -1, flat, [], [1, 2**63 - 1]]).expiring[0] * 1_000_000 < 2**63
+    assert given_job(b"job t -%d 1 1 0\nit" % 10**30) is None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from fusiond.broker.call import Plan, as_is, decoded, nothing, plain, scripted
+from fusiond.broker.call import Plan, decoded, nothing, plain, scripted, texts
 from fusiond.broker.keys import is_name
 from fusiond.broker.verbs import Verbs
 from fusiond.job import JobStatus
@@ -88,7 +88,9 @@ class Fsck:
 
     def queue(self, queue: str) -> Plan[None]:
         """Look at one queue."""
-        found = yield scripted("inspect_sequence", self._broker.keys.root(queue), (int(self._repair),), as_is)
+        found = yield scripted(
+            "inspect_sequence", self._broker.keys.root(queue), (int(self._repair),), lambda r: texts(r or [])
+        )
         if found:
             says, last = map(decoded, found)
             problem = f"says {says} while the last arrival is {last}"
@@ -168,4 +170,4 @@ _PROBLEMS: Final[dict[str, Callable[[list[str], str], tuple[str, str]]]] = {
 
 def _page(reply: Any) -> tuple[int, list[bytes]]:
     """Of a scan the next cursor, 0 at its end, and what it has found."""
-    return int(reply[0]), reply[1]
+    return int(reply[0]), texts(reply[1])
