@@ -179,10 +179,13 @@ BUGS = {
         [
             Edit(
                 _EXCHANGE, _REQUEST,
+                "        import asyncio\n"
                 "        from fusiond.broker.call import as_is, plain\n"
                 "        for share in shares:\n"
                 "            inbox = self._broker.keys.of(share.queue, 'inbox')\n"
                 "            for raw in await self._connection.run(plain(as_is, 'RPOP', inbox, 100)) or ():\n"
+                # long enough to be cut off in between
+                "                await asyncio.sleep(0.02)\n"
                 "                await self._connection.run(plain(as_is, 'LPUSH', inbox, raw))\n" + _REQUEST,
             ),
         ],
@@ -379,7 +382,12 @@ BUGS = {
     ),
     "a decision without its job": Bug(
         "scheduler", "does not store with a decision which job it is to have", "the scheduler killed as it ticks",
-        [Edit(_TICKING, "decided_ticks(*found).to_text() if ticks else None", "None")],
+        [
+            Edit(_TICKING, "decided_ticks(*found).to_text() if ticks else None", "None"),
+            # long enough to be killed before they are enqueued
+            Edit(_TICKING, "await self._finish(taken)", "await asyncio.sleep(0.05); await self._finish(taken)"),
+            Edit(_TICKING, "import logging\n", "import asyncio\nimport logging\n"),
+        ],
     ),
     "a queue that forgets its ticks": Bug(
         "tick", "stores the job of a tick again, under another id, when it is asked again",
