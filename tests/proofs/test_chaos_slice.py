@@ -14,12 +14,15 @@ from tests.chaos.trial import Plan, carry_out
 
 #: how many of the seeded bugs a run hunts for, others with each `--seed`; `python -m tests.chaos --bugs` hunts for all
 SOME = 10
+#: a verdict on these excuses what the machine does beside, and this machine does other proofs beside
+NOT_BESIDE = ("bursts of forked children", "bursts of reused children")
 
 
 def pytest_generate_tests(metafunc):
     if "seeded" in metafunc.fixturenames:
         rand = random.Random(metafunc.config.option.seed)
-        metafunc.parametrize("seeded", sorted(rand.sample(sorted(BUGS), SOME)))
+        names = sorted(name for name, bug in BUGS.items() if bug.plan not in NOT_BESIDE)
+        metafunc.parametrize("seeded", sorted(rand.sample(names, SOME)))
 
 
 def test_without_faults_there_are_as_many_runs_as_jobs():
