@@ -16,7 +16,7 @@ Every key: the data model.
     ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
     ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
                                 limits = JSON {task: {by, max_running, every, burst}},
-                                fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
+                                fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and reassign_turns.lua,
                                 elsewhere = JSON {task with a limit: the queue that it lives in},
                                 task:<name> = "priority expires unique", policy:<name> = 1,
                                 held_tasks, held:<task>, held_looked: see lua/shared/held_tasks.lua,

@@ -1,4 +1,4 @@
--- include: now queue many score text job events line_up places held_tasks
+-- include: now queue batches score text job events ready places held_tasks
 --
 -- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
 --
@@ -29,7 +29,7 @@ local function oldest(depth)
       local ready = since(first[i])
       if ready and (not least or ready < least) then least = ready end
     end
-    local following = later(first[2], BAND)
+    local following = with_sequence(first[2], BAND)
     -- by hand a score can be infinite: there is no priority behind that one
     if not (following > tonumber(first[2])) then break end
     from = following
@@ -53,9 +53,9 @@ replies[17], replies[18], replies[19] = tonumber(conf[7]) or 0, redis.call('ZCAR
 replies[20], replies[21] = conf[9] or conf[10] and conf[10]:match('^%S+'), conf[10] and 1
 local held = {}
 for name in (conf[11] and conf[11]:match(' (.*)$') or ''):gmatch('%S+') do
-  local task = unword(name)
+  local task = unescape(name)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
-  local since, _, _, err = about_held(task)
+  local since, _, _, err = read_held(task)
   for _, value in ipairs(jobs > 0 and { task, jobs, now - since, '', err } or {}) do held[#held + 1] = value end
 end
 replies[22] = held

@@ -1,4 +1,4 @@
--- include: now queue many score text job events locks follow ends
+-- include: now queue batches score text job events locks follow endings
 --
 -- discard(queue, finished, who, ids): drops ended jobs before their time is over.
 --
@@ -29,17 +29,17 @@ local function discard(id)
     return 2
   end
   redis.call('ZREM', registry, id)
-  unlink({ id })
+  delete_jobs({ id })
   return 1
 end
 
 -- at maxmemory a script passes whose first write frees memory
 redis.call('ZREM', ROOT .. ':failed', '')
 local replies = {}
-read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
+read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[2]))
 for i = 3, #ARGV do
   replies[i - 2] = discard(ARGV[i])
-  if events and (replies[i - 2] == 1 or replies[i - 2] == 2) then events.tell('deleted', ARGV[i], '-') end
+  if events and (replies[i - 2] == 1 or replies[i - 2] == 2) then events.record('deleted', ARGV[i], '-') end
 end
 if events then events.write() end
 return replies

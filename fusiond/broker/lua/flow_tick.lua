@@ -24,7 +24,7 @@ local function start(tick, delay, inputs)
   redis.call('HSET', FLOW .. id, 'version', 1, 'created_at', whole(now), 'inputs', inputs, unpack(ARGV, 4, 3 + count))
   redis.call('ZADD', FLOWS, '+inf', id)
   redis.call('ZADD', ADVANCE, math.max(tick, now) + delay, id)
-  if events then events.tell('flow.started', '-', '-', ' o' .. word(id)) end
+  if events then events.record('flow.started', '-', '-', ' o' .. escape(id)) end
   return '0'
 end
 local replies = {}

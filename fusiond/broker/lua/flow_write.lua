@@ -1,4 +1,4 @@
--- include: now queue many score text job events line_up follow flows
+-- include: now queue batches score text job events ready follow flows
 --
 -- flow_write(queue, run, …): writes the record of a run of a flow, unless it has changed since it was read, and has jobs and runs begun.
 --
@@ -18,7 +18,7 @@
 local id, version, again, kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local run = FLOW .. id
 if (redis.call('HGET', run, 'version') or '') ~= version then return 0 end
-if kept or ARGV[8] ~= '' then read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[9])) end
+if kept or ARGV[8] ~= '' then read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[9])) end
 
 local at = 10
 local function next_word()
@@ -36,14 +36,14 @@ local function write_run(name, ...)
   redis.call('HSET', FLOW .. name, ...)
   if is_new then redis.call('HSET', FLOW .. name, 'created_at', whole(now)) end
   if is_new and not events then read_events(redis.call('HGET', CONF, 'events')) end
-  if is_new and events then events.tell('flow.started', '-', '-', ' o' .. word(name)) end
+  if is_new and events then events.record('flow.started', '-', '-', ' o' .. escape(name)) end
   redis.call('PERSIST', FLOW .. name)
   redis.call('PERSIST', FLOW .. name .. '/ends')
   redis.call('ZADD', FLOWS, '+inf', name)
 end
 
 write_run(id, next_list())
-if events and ARGV[8] ~= '' then events.tell(ARGV[8], '-', '-', ' o' .. word(id)) end
+if events and ARGV[8] ~= '' then events.record(ARGV[8], '-', '-', ' o' .. escape(id)) end
 for _ = 1, next_word() do
   local child = next_word()
   write_run(child, next_list())
@@ -67,7 +67,7 @@ if kept then
   if parent then end_of_step(parent, step, n, round, ARGV[6], ARGV[7]) end
   if events then
     local name = ({ f = 'finished', x = 'failed', c = 'canceled' })[ARGV[6]]
-    events.tell('flow.' .. name, '-', '-', ' o' .. word(id) .. (name == 'finished' and '' or ' m' .. word(ARGV[7]:sub(1, 1000))))
+    events.record('flow.' .. name, '-', '-', ' o' .. escape(id) .. (name == 'finished' and '' or ' m' .. escape(ARGV[7]:sub(1, 1000))))
   end
 end
 if events then events.write() end

@@ -1,4 +1,4 @@
--- include: now queue score text job given_job
+-- include: now queue score text job claim_message
 --
 -- given(queue, take_back, tokens): the jobs that a dispatcher was given under tokens that it has left, in case it has not heard of them.
 --
@@ -16,8 +16,8 @@ local left = type(waiting) == 'string' and waiting:match('^%S+')
 -- message_of(token): the one that was published, if the token has the job still
 local function message_of(token)
   local after, id = (redis.call('GET', GIVEN .. token) or ''):match('^(%d+) (.*)$')
-  local h = id and holds(id, token) and load(id)
-  return h and given_job(token, after, id, h.task, h.header or '', h.args) or ''
+  local h = id and state_if_held(id, token) and load_job(id)
+  return h and claim_message(token, after, id, h.task, h.header or '', h.args) or ''
 end
 local replies = {}
 for i = 2, #ARGV do

@@ -1,4 +1,4 @@
--- include: now queue many score text job events line_up places held_tasks
+-- include: now queue batches score text job events ready places held_tasks
 --
 -- held_tasks(queue, serves, fail_after, tasks): looks after the tasks of which jobs are held: since when nobody can run them, and what is to be done.
 --
@@ -24,7 +24,7 @@ local pause = (not serves or since_look > SWEEPS) and since_look or 0
 -- look(task): {jobs, ms, what, error}; nil: it needs no name any more
 local function look(task)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
-  local since, paused, next, err = about_held(task)
+  local since, paused, next, err = read_held(task)
   if jobs == 0 then return (runs[task] ~= 'all' and now - since < FORGET) and { 0, -1, '', err } or nil end
   if runs[task] then
     since, paused, next = now, 0, 0
@@ -33,13 +33,13 @@ local function look(task)
   end
   local fails = not runs[task] and serves and since + paused + fail_after <= now and next <= now
   if fails then next = now + fail_after / LOOKS end
-  note_held(task, since, paused, next, err)
+  write_held(task, since, paused, next, err)
   return { jobs, runs[task] and -1 or now - since, runs[task] == 'all' and 'go' or fails and 'fail' or '', err }
 end
 
 local reply, kept, is_less = {}, '', false
 for name in (conf[1] and conf[1]:match(' (.*)$') or ''):gmatch('%S+') do
-  local task = unword(name)
+  local task = unescape(name)
   local found = look(task)
   if found then
     kept = kept .. name .. ' '
@@ -54,6 +54,6 @@ if kept == '' then
   redis.call('HDEL', CONF, 'held_tasks', 'held_looked')
 else
   redis.call('HSET', CONF, 'held_looked', whole(now))
-  if is_less then name_tasks(conf[1], kept) end
+  if is_less then write_names(conf[1], kept) end
 end
 return reply

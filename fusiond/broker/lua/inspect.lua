@@ -1,4 +1,4 @@
--- include: now queue many score text job events line_up places wake broken status locks follow ends held_tasks
+-- include: now queue batches score text job events ready places wake broken status locks follow endings held_tasks
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs, each as it is at this moment; with `repair` it is put right at once.
 --
@@ -39,7 +39,7 @@ end
 -- read(job): adds its fields; what has none then is not a job
 local function read(job)
   job.exists = redis.call('EXISTS', JOB .. job.id, JOB .. job.id .. ARGS) > 0
-  job.h = load(job.id)
+  job.h = load_job(job.id)
   job.score = job.h and finite(job.h.score)
 end
 
@@ -62,11 +62,11 @@ local function right_status(job)
   end
 end
 
--- has_limit(job, status): whether the limit or the task that holds the job, or the limit of which it has a place, knows it
-local function has_limit(job, status)
+-- agrees_with_limit(job, status): whether the limit or the task that holds the job, or the limit of which it has a place, knows it
+local function agrees_with_limit(job, status)
   local limit = job.h.limit
   if status == 'held' then
-    return redis.call('ZSCORE', HELD_BY .. (limit or '?' .. job.h.task), job.id) and (limit or is_named(redis.call('HGET', CONF, 'held_tasks'), job.h.task))
+    return redis.call('ZSCORE', HELD_BY .. (limit or '?' .. job.h.task), job.id) and (limit or is_listed(redis.call('HGET', CONF, 'held_tasks'), job.h.task))
   end
   return status ~= 'started' or not limit or limit == '-' or redis.call('HGET', PLACES .. limit, job.id) == job.h.token
 end
@@ -82,18 +82,18 @@ local function judge(job)
   if (job.h.token ~= nil) ~= (sets == 'started') then names[#names + 1] = 'token' end
   if (job.h.ended_at ~= nil) ~= (ENDED[sets] == true) then names[#names + 1] = 'ended_at' end
   if NEEDS_SCORE[sets] and not job.score and not (sets == 'held' and not job.h.limit) then names[#names + 1] = 'score' end
-  if not has_limit(job, sets) then names[#names + 1] = 'limit' end
+  if not agrees_with_limit(job, sets) then names[#names + 1] = 'limit' end
   if #names > 0 then return 'fields', table.concat(names, ' '), sets end
 end
 
 -- new_score(job): behind the others of its priority, or else of its task's
 local function new_score(job)
   local priority = (redis.call('HGET', CONF, 'task:' .. job.h.task) or ''):match('^(%d+) ')
-  return later(job.score or (255 - (tonumber(priority) or 1)) * BAND, redis.call('INCR', SEQ))
+  return with_sequence(job.score or (255 - (tonumber(priority) or 1)) * BAND, redis.call('INCR', SEQ))
 end
 
--- mend_fields(job, status): makes its fields agree with the status
-local function mend_fields(job, status)
+-- repair_fields(job, status): makes its fields agree with the status
+local function repair_fields(job, status)
   local h = job.h
   if NEEDS_SCORE[status] and not job.score then h.score = job.place.queued or job.place.held or new_score(job) end
   if status == 'held' then
@@ -116,7 +116,7 @@ local function mend_fields(job, status)
     h.token = h.permit or 'lost'
     redis.call('ZADD', STARTED, now, job.id)
   end
-  save(job.id, h)
+  save_job(job.id, h)
 end
 
 -- put(job, status): (none) -> status
@@ -129,11 +129,11 @@ local function put(job, status)
 end
 
 local SAID = { ['wrong-set'] = 'sets that had it: %s', fields = 'these did not agree with its set: %s' }
-local function mend(job, status)
+local function repair_job(job, status)
   -- at maxmemory a script passes whose first write frees memory
   redis.call('ZREM', ROOT .. ':none', '')
   if job.h then
-    mend_fields(job, status)
+    repair_fields(job, status)
     if ENDED[status] and job.h.unique then free_lock(job.id, job.h) end
     if #job.sets == 0 then put(job, status) end
   else
@@ -149,16 +149,16 @@ for i = 4, #ARGV do
   if what ~= 'members' or redis.call('EXISTS', JOB .. ARGV[i]) == 0 then ids[#ids + 1] = ARGV[i] end
 end
 local replies = {}
-if repair then read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[3])) end
+if repair then read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[3])) end
 for _, job in ipairs(find(ids)) do
   if what ~= 'strays' or #job.sets == 0 then
     read(job)
     local kind, detail, status = judge(job)
     if kind then
-      for _, word in ipairs({ job.id, kind, detail, status }) do replies[#replies + 1] = word end
+      for _, value in ipairs({ job.id, kind, detail, status }) do replies[#replies + 1] = value end
       if repair then
-        mend(job, status)
-        if events and job.h then events.job('repaired', job.id, job.h, ' s' .. status .. ' m' .. word(SAID[kind]:format(detail))) end
+        repair_job(job, status)
+        if events and job.h then events.record_job('repaired', job.id, job.h, ' s' .. status .. ' m' .. escape(SAID[kind]:format(detail))) end
       end
     end
   end

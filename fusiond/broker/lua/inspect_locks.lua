@@ -10,9 +10,9 @@
 -- moves nothing
 -- touches unique job
 
--- holds(id, key): whether the job still holds that lock
-local function holds(id, key)
-  local h = load(id)
+-- holds_lock(id, key): whether the job still holds that lock
+local function holds_lock(id, key)
+  local h = load_job(id)
   if not h or h.ended_at then return false end
   local own, rule = lock_of(h.task, h.unique or '')
   return own == key and not (rule == 'started' and h.started_at)
@@ -22,7 +22,7 @@ local replies = {}
 for i = 2, #ARGV do
   local key = ROOT .. ':unique:' .. ARGV[i]
   local id = holder(key)
-  if id and redis.call('PTTL', key) < 0 and not holds(id, key) then
+  if id and redis.call('PTTL', key) < 0 and not holds_lock(id, key) then
     replies[#replies + 1], replies[#replies + 2] = ARGV[i], id
     if ARGV[1] == '1' then redis.call('DEL', key) end
   end

@@ -1,4 +1,4 @@
--- include: now queue many score text job line_up by turns status
+-- include: now queue batches score text job ready argument_values turns status
 --
 -- job(queue, id): all that is known of a job.
 --
@@ -13,8 +13,8 @@
 if redis.call('EXISTS', JOB .. ARGV[1]) == 0 then return false end
 local status, score = status_of(ARGV[1])
 if not status then return false end
-local h = load(ARGV[1])
+local h = load_job(ARGV[1])
 local fair = redis.call('HMGET', CONF, 'fair', 'placing')
 local by = fair[1] or fair[2] and fair[2]:match('^%S+')
-if h and by then h.tenant = by .. '=' .. turn_taker(by).tenant_of(h.args) end
-return { status, score, flat(h or {}) }
+if h and by then h.tenant = by .. '=' .. make_turns(by).tenant_of(h.args) end
+return { status, score, field_list(h or {}) }

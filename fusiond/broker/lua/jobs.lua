@@ -16,7 +16,7 @@ local page = redis.call(waits and 'ZRANGE' or 'ZREVRANGE', key, start, start + A
 local replies = {}
 for i = 1, #page, 2 do
   if redis.call('EXISTS', JOB .. page[i]) == 1 then
-    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], flat(load(page[i]) or {})
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], field_list(load_job(page[i]) or {})
   end
 end
 return replies

@@ -1,4 +1,4 @@
--- include: now queue many score text job
+-- include: now queue batches score text job
 --
 -- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
 --
@@ -30,12 +30,12 @@ local function may_fit(id)
 end
 local filters = TASK ~= '' or TEXT ~= ''
 
--- tell(id, score): adds a job to the reply; whether there is room for another one
-local function tell(id, score)
+-- add_to_page(id, score): adds a job to the reply; whether there is room for another one
+local function add_to_page(id, score)
   replies[2] = replies[2] + 1
   if filters and not may_fit(id) then return true end
   if redis.call('STRLEN', JOB .. id) > 0 then
-    local fields = flat(load(id) or {})
+    local fields = field_list(load_job(id) or {})
     replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = id, score, fields
     for _, field in ipairs(fields) do bytes = bytes + #field end
   end
@@ -57,7 +57,7 @@ local function arrivals()
   for _ = 0, 255 do
     local top = tonumber(redis.call('ZREVRANGEBYSCORE', KEY, below, '(-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
     if not top then break end
-    local first = later(top, 0)
+    local first = with_sequence(top, 0)
     local limit = from and '(' .. whole(first + from) or whole(first + BAND - 1)
     local page = redis.call('ZREVRANGEBYSCORE', KEY, limit, whole(first), 'WITHSCORES', 'LIMIT', 0, most)
     for i = 1, #page, 2 do found[#found + 1] = { page[i + 1] - first, page[i], page[i + 1] } end
@@ -72,7 +72,7 @@ if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   local found = arrivals()
   for i = 1, math.min(most, #found) do
     last = found[i][1]
-    if not tell(found[i][2], found[i][3]) then break end
+    if not add_to_page(found[i][2], found[i][3]) then break end
   end
   if last then replies[1] = whole(last) end
 else
@@ -80,7 +80,7 @@ else
   local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     from = from + 1
-    if not tell(page[i], page[i + 1]) then break end
+    if not add_to_page(page[i], page[i + 1]) then break end
   end
   if #page > 0 then replies[1] = whole(from) end
 end

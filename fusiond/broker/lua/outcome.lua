@@ -12,5 +12,5 @@
 local status = status_of(ARGV[1])
 if not status then return false end
 if status ~= 'finished' and status ~= 'failed' and status ~= 'canceled' then return { status } end
-local h = load(ARGV[1]) or {}
+local h = load_job(ARGV[1]) or {}
 return { status, h.result or false, h.error or false }

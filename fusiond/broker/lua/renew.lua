@@ -1,4 +1,4 @@
--- include: now queue many score text job
+-- include: now queue batches score text job
 --
 -- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes which may begin once only.
 --
@@ -16,13 +16,13 @@ redis.call('ZREM', STARTED, '')
 local deadline, held, replies = whole(now + ARGV[1]), {}, {}
 -- permit(id): few attempts need one
 local function permit(id)
-  local h = load(id)
+  local h = load_job(id)
   if not h then return end          -- its large arguments are gone
   h.permit = h.token
-  save(id, h)
+  save_job(id, h)
 end
 for i = 2, #ARGV, 3 do
-  local state = holds(ARGV[i], ARGV[i + 1])
+  local state = state_if_held(ARGV[i], ARGV[i + 1])
   if state then
     if ARGV[i + 2] == 'permit' then permit(ARGV[i]) end
     held[#held + 1], held[#held + 2] = deadline, ARGV[i]
@@ -31,5 +31,5 @@ for i = 2, #ARGV, 3 do
     replies[#replies + 1] = 0
   end
 end
-many('ZADD', STARTED, held, 'XX')
+call_in_batches('ZADD', STARTED, held, 'XX')
 return replies

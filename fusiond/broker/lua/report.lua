@@ -13,11 +13,11 @@
 redis.call('ZREM', STARTED, '')
 local replies = {}
 for i = 1, #ARGV, 4 do
-  local h = holds(ARGV[i], ARGV[i + 1]) and load(ARGV[i])
+  local h = state_if_held(ARGV[i], ARGV[i + 1]) and load_job(ARGV[i])
   local share, message = ((h or {}).progress or ''):match('^(%S+) %d+ (.*)$')
   if h and (share ~= ARGV[i + 2] or message ~= ARGV[i + 3]) then
     h.progress = ARGV[i + 2] .. ' ' .. whole(now) .. ' ' .. ARGV[i + 3]
-    save(ARGV[i], h)
+    save_job(ARGV[i], h)
   end
   replies[#replies + 1] = h and 1 or 0
 end

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up places locks follow tally ends held_tasks
+-- include: now queue batches score text job events wake ready places locks follow tally endings held_tasks
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -31,11 +31,11 @@
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'
 local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true }
-local replies, by_now, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
+local replies, latest, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
 local is_stale                    -- numbers of the outcomes of attempts that do not hold their jobs
 
 local function put(id, text)
-  by_now[id] = text
+  latest[id] = text
   add(settled, JOB .. id, text)
 end
 
@@ -58,13 +58,13 @@ local function note_success(id)
   if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
 end
 
--- tell_finished(id, text, how, result, said): the event of a job in its first attempt
-local function tell_finished(id, text, how, result, said)
+-- record_finished(id, text, how, result, said): the event of a job in its first attempt
+local function record_finished(id, text, first, result, event_words)
   local task, header = text:match('\n([^\n]*)\n([^\n]*)')
-  events.tell('finished', id, task, ' b' .. whole(now - how.claimed) .. said .. (header == '' and '' or events.of_header(header)) .. events.with('r', result))
+  events.record('finished', id, task, ' b' .. whole(now - first.claimed) .. event_words .. (header == '' and '' or events.header_words(header)) .. events.payload_word('r', result))
 end
 -- finish(): the hot path is a job in its first attempt: the token that held it becomes the token that settled it
-local function finish(id, text, token, ttl, result, why, said)
+local function finish(id, text, token, ttl, result, why, event_words)
   local at = text:find(' s', 1, true) or 1
   local score, state, h = text:match('^(%d+)\n', at + 2), text:sub(1, at - 1), nil
   local first = FIRST_ATTEMPT[state]
@@ -74,7 +74,7 @@ local function finish(id, text, token, ttl, result, why, said)
   end
   if first and score and why == '' then
     leave_started(id, first.limit)
-    if events then tell_finished(id, text, first, result, said) end
+    if events then record_finished(id, text, first, result, event_words) end
     put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. text:sub(at + 2 + #score) .. '\n' .. result)
   else
     h = decode(text)
@@ -85,44 +85,44 @@ local function finish(id, text, token, ttl, result, why, said)
     score = finite(h.score)
     h.priority, h.score = score and priority_of(score), nil
     put(id, encode(h))
-    if events then events.ended('finished', id, h, since_claim(h) .. said) end
+    if events then events.record_ended('finished', id, h, since_claim(h) .. event_words) end
   end
-  ended(id, 'finished', ttl, h)
+  register_ended(id, 'finished', ttl, h)
   if id:byte() == 99 then note_success(id) end   -- c
 end
 
--- rarer(): what follows is made once for a call, and only where an attempt did not finish: to make functions takes a script as long as to use them
-local function rarer()
+-- make_unfinished(): what follows is made once for a call, and only where an attempt did not finish: to make functions takes a script as long as to use them
+local function make_unfinished()
   local about, printed, crash, interrupted   -- of the attempt at hand, for its history
-  local said                                 -- of the same, for its event
+  local event_words                                 -- of the same, for its event
 
-  -- note(): an attempt that did not finish; `undone`: of the same kind as `about`, where the job is as if it had never been claimed
-  local function note(h, outcome, err, undone)
-    made.remember(h, outcome, (undone or crash) .. about, printed)
+  -- end_attempt(): an attempt that did not finish; `undone`: of the same kind as `about`, where the job is as if it had never been claimed
+  local function end_attempt(h, outcome, err, undone)
+    codec.add_to_history(h, outcome, (undone or crash) .. about, printed)
     h.last_token, h.token, h.last_outcome = h.token, nil, outcome
     if err ~= '' then h.error = err end
   end
 
   -- stop(): failed or canceled
   local function stop(id, h, status, ttl, err, why)
-    note(h, why ~= '' and why or status, err)
+    end_attempt(h, why ~= '' and why or status, err)
     h.ended_at = now
-    ended(id, status, ttl, h)
-    if events then events.ended(status, id, h, said) end
+    register_ended(id, status, ttl, h)
+    if events then events.record_ended(status, id, h, event_words) end
   end
 
-  -- again(): retry
-  local function again(id, h, delay, err, why)
-    note(h, why ~= '' and why or 'retry', err)
-    if events then events.ended('retry', id, h, said .. ' u' .. whole(delay)) end
-    add(later_on, whole(now + delay), id)
+  -- retry(): retry
+  local function retry(id, h, delay, err, why)
+    end_attempt(h, why ~= '' and why or 'retry', err)
+    if events then events.record_ended('retry', id, h, event_words .. ' u' .. whole(delay)) end
+    add(scheduled, whole(now + delay), id)
   end
 
   -- hold(): it waits for a claim that has its task; false: there are too many such tasks
   local function hold(id, h, err)
-    if not name_task(h.task) then return false end
-    if events then events.job('held', id, h) end
-    expires_held(id, h)
+    if not add_name(h.task) then return false end
+    if events then events.record_job('held', id, h) end
+    watch_expiry(id, h)
     h.score = whole(finite(h.score) or 254 * BAND)
     -- those who wait must know
     has_free_place = hold_jobs(h.task, { h.score, id }, err) or has_free_place
@@ -131,14 +131,14 @@ local function rarer()
 
   -- release(): as if it had never been claimed; `err`: why its task cannot run there
   local function release(id, h, delay, why, err)
-    note(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
-    if events then events.job(why == 'snoozed' and why or 'released', id, h, said .. ' u' .. whole(delay) .. ' m' .. word(h.last_outcome)) end
+    end_attempt(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
+    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)) end
     h.attempts = math.max(count(h.attempts), 1) - 1
     if err and hold(id, h, err) then return end
     if delay > 0 then
-      add(later_on, whole(now + delay), id)
+      add(scheduled, whole(now + delay), id)
     else
-      return_to_row(id, whole(finite(h.score) or 254 * BAND))
+      return_to_ready(id, whole(finite(h.score) or 254 * BAND))
     end
   end
 
@@ -154,10 +154,10 @@ local function rarer()
     release(id, h, math.max(delay, 1), 'snoozed')
   end
 
-  -- other_than_finished(): its reply, where that is not 1
-  local function other_than_finished(id, h, kind, ms, payload, why, extra, words)
+  -- settle_unfinished(): its reply, where that is not 1
+  local function settle_unfinished(id, h, kind, ms, payload, why, extra, words)
     local crashes_before = h.crashes
-    said = words and since_claim(h) .. words
+    event_words = words and since_claim(h) .. words
     interrupted = ''
     about, printed, payload = payload:match('^([^\n]*)\n([^\n]*)\n(.*)$')
     if kind ~= 'snoozed' and extra == '1' then h.crashes = count(h.crashes) + 1 end
@@ -169,7 +169,7 @@ local function rarer()
       stop(id, h, 'canceled', h.cancel, failure('CANCELED', 'it was canceled while it ran'), 'canceled')
       return 4
     elseif kind == 'retry' then
-      again(id, h, ms, payload, why)
+      retry(id, h, ms, payload, why)
     elseif kind == 'snoozed' then
       return snooze(id, h, ms, payload, extra)
     else
@@ -182,8 +182,8 @@ local function rarer()
     end
   end
 
-  -- repeated(text, token, kind): the reply to an attempt that does not hold the job
-  local function repeated(text, token, kind)
+  -- reply_to_stale(text, token, kind): the reply to an attempt that does not hold the job
+  local function reply_to_stale(text, token, kind)
     local h = text and decode(text)
     if not h or h.last_token ~= token then return 0 end
     has_posted = has_posted or h.follow ~= nil or h.flow ~= nil
@@ -191,34 +191,34 @@ local function rarer()
     return GOES_ON[kind] and h.last_outcome == 'canceled' and 4 or 2
   end
 
-  return { settle = other_than_finished, repeated = repeated }
+  return { settle = settle_unfinished, reply_to_stale = reply_to_stale }
 end
-local rare
+local unfinished
 
 -- settle_some(first, last, …): outcomes that differ in id and payload only; they stand in ARGV from there to there
 local function settle_some(first, last, token, kind, ms, extra, why)
-  local texts, mark = texts_of(ARGV, first, last), 't' .. word(token) .. ' '
+  local texts, mark = texts_of(ARGV, first, last), 't' .. escape(token) .. ' '
   for i = first, last, 2 do
-    local id, payload, said = ARGV[i], ARGV[i + 1], nil
-    if events then said, payload = payload:match('^([^\n]*)\n(.*)$') end
-    local text = by_now[id] or texts[(i - first) / 2 + 1]
+    local id, payload, event_words = ARGV[i], ARGV[i + 1], nil
+    if events then event_words, payload = payload:match('^([^\n]*)\n(.*)$') end
+    local text = latest[id] or texts[(i - first) / 2 + 1]
     local reply
     if not text or text:sub(1, #mark) ~= mark then
-      rare, is_stale = rare or rarer(), is_stale or {}
-      reply, is_stale[#replies + 1] = rare.repeated(text, token, kind), true
+      unfinished, is_stale = unfinished or make_unfinished(), is_stale or {}
+      reply, is_stale[#replies + 1] = unfinished.reply_to_stale(text, token, kind), true
     elseif kind == 'finished' then
-      finish(id, text, token, ms, payload, why, said)
+      finish(id, text, token, ms, payload, why, event_words)
     else
       local h = decode(text)
       leave_started(id, h.limit)
       h.limit = nil
-      rare = rare or rarer()
-      reply = rare.settle(id, h, kind, ms, payload, why, extra, said)
+      unfinished = unfinished or make_unfinished()
+      reply = unfinished.settle(id, h, kind, ms, payload, why, extra, event_words)
       put(id, encode(h))
     end
     replies[#replies + 1] = reply or 1
   end
-  write(settled)
+  write_texts(settled)
   settled = {}
 end
 
@@ -237,8 +237,8 @@ end
 
 announces = false
 write_endings()
-if ARGV[at] then tallies().outcomes(at + 1, replies, is_stale) end
+if ARGV[at] then tallies().count_outcomes(at + 1, replies, is_stale) end
 if has_posted then replies[#replies] = replies[#replies] + 8 end
-if line_up() then wake() end
+if write_ready() then wake() end
 if events then events.write() end
 return replies

@@ -14,9 +14,9 @@ redis.call('ZREM', QUEUE, '')
 local field, name = 'suspended_' .. ARGV[1], ARGV[1] == 'file' and 'the file' or ARGV[3] or ''
 local conf = redis.call('HMGET', CONF, field, 'events')
 -- a daemon says what its file says again and again
-if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], asked_by(name)) end
+if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], as_operator(name)) end
 if events then
-  events.tell(ARGV[2] == '1' and 'suspended' or 'resumed', '-', '-')
+  events.record(ARGV[2] == '1' and 'suspended' or 'resumed', '-', '-')
   events.write()
 end
 if ARGV[2] == '1' then

@@ -1,4 +1,4 @@
--- include: now queue many score text job events wake line_up by turns places locks follow tally ends placing after
+-- include: now queue batches score text job events wake ready argument_values turns places locks follow tally endings reassign_turns after
 --
 -- sweep(queue, limit): drops ended jobs whose time is over, for queues in which nothing is settled any more; and
 -- shortens leases that were given before the clock was put back: whoever died with one would keep its job for so long. Also places jobs again
@@ -23,11 +23,11 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', STARTED, now + LONGEST + 1, '+in
 end
 -- at maxmemory ZADD is refused as a script's first write
 redis.call('ZREM', STARTED, '')
-many('ZADD', STARTED, far)
+call_in_batches('ZADD', STARTED, far)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', EXPIRING, '-inf', now, 'LIMIT', 0, ARGV[1])) do
-  fail_waiting(id, 'EXPIRED', 'it had not begun when it expired')
+  end_deferred(id, 'EXPIRED', 'it had not begun when it expired')
 end
 write_endings()
 if events then events.write() end
-local more = (conf[1] or conf[2]) and place_anew(conf[1], conf[2], conf[3], tonumber(ARGV[1]))
+local more = (conf[1] or conf[2]) and reassign_turns(conf[1], conf[2], conf[3], tonumber(ARGV[1]))
 return { gone, redis.call('ZCOUNT', STARTED, '-inf', now), more and 1 or 0 }

@@ -10,12 +10,12 @@
 -- touches unique conf events
 
 local freed, id = 0, ARGV[2]
-read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[1]))
+read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[1]))
 for i = 3, #ARGV do
   local key = ROOT .. ':unique:' .. ARGV[i]
   if redis.call('GET', key) == id then
     freed = freed + redis.call('DEL', key)
-    if events then events.tell('unlocked', id, '-', ' o' .. word(ARGV[i])) end
+    if events then events.record('unlocked', id, '-', ' o' .. escape(ARGV[i])) end
   end
 end
 if events then events.write() end

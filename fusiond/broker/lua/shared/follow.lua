@@ -1,11 +1,11 @@
--- What a job means for other queues, as when it ends. (needs now, queue, many, job, line_up)
+-- What a job means for other queues, as when it ends. (needs now, queue, batches, job, ready)
 -- A script touches one queue only, so what it has for another one goes to the outbox of its own queue, in the same moment as its cause. From there
 -- dispatchers and sweeps bring it (outbox.lua, deliver.lua).
 -- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far
 -- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of texts: its kind, then what the
 --                               function of that name in deliver.lua is called with
 -- A number is above all that were given to the target before, and never below the clock: a Redis that came back with less gives none twice.
--- What a job's `follow` says, a letter for each:
+-- What a job's `follow_up` says, a letter for each:
 --   s, f  its header has a callback for its success, for its failure
 --   c     other jobs wait for it: ns:{q}:children:<id>      d  it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
 local has_posted = false          -- something is in the outbox that this call has put there, or another one whose reply may be lost
@@ -23,31 +23,31 @@ local function write_posted()
     local last = math.max(tonumber(redis.call('HGET', outbox, target)) or 0, now * 1000)
     for i, entry in ipairs(list) do list[i] = whole(last + i) .. ' ' .. entry end
     redis.call('HSET', outbox, target, whole(last + #list))
-    many('RPUSH', outbox .. ':' .. target, list)
+    call_in_batches('RPUSH', outbox .. ':' .. target, list)
   end
   if announces and next(posted) then redis.pcall('PUBLISH', WAKE, 'outbox') end
   posted = {}
 end
 
--- why(raw): of an error document, its code and message
-local function why(raw)
+-- error_text(raw): of an error document, its code and message
+local function error_text(raw)
   local good, found = pcall(cjson.decode, raw or '')
   if not good or type(found) ~= 'table' then return 'it failed' end
   local said = tostring(found.code) .. ': ' .. tostring(found.message)
   return said:sub(1, 500)
 end
--- tell_run(status, h): a job that is a step of a flow has ended; its run is told. The field is "<queue of the run> <run> <step> <number> <round>
+-- notify_run(status, h): a job that is a step of a flow has ended; its run is told. The field is "<queue of the run> <run> <step> <number> <round>
 -- <1: its result is needed>"
 local LETTER = { finished = 'f', failed = 'x', canceled = 'c' }
-local function tell_run(status, h)
+local function notify_run(status, h)
   local target, run, step, n, round, keep = h.flow:match('^(%S+) (%S+) (%S+) (%d+) (%d+) (%d)$')
   if not target then return end
-  local payload = status ~= 'finished' and why(h.error) or keep == '1' and h.result or ''
+  local payload = status ~= 'finished' and error_text(h.error) or keep == '1' and h.result or ''
   post(target, 'step_end', run, step, n, round, LETTER[status], payload)
 end
 
--- follower(): what follows is made once for a call, and only where a job has something that follows it
-local function follower()
+-- make_follower(): what follows is made once for a call, and only where a job has something that follows it
+local function make_follower()
   local LARGEST = 65536             -- bytes of a value that a callback is given
   local CALLBACK = { finished = 's', failed = 'f' }
 
@@ -59,8 +59,8 @@ local function follower()
       at = at + 1
     until false
   end
-  -- behind(raw, at): the place behind the value that begins there. Raises an error where that is no JSON
-  local function behind(raw, at)
+  -- value_end(raw, at): the place behind the value that begins there. Raises an error where that is no JSON
+  local function value_end(raw, at)
     local first, depth = raw:byte(at), 0
     if first == 34 then return string_end(raw, at) + 1 end
     if first ~= 91 and first ~= 123 then return raw:find('[%s,%]}]', at) or #raw + 1 end
@@ -85,7 +85,7 @@ local function follower()
         name = cjson.decode('[' .. raw:sub(at, past - 1) .. ']')[1]
         at = raw:find('[^%s:]', past)
       end
-      local past = behind(raw, at)
+      local past = value_end(raw, at)
       found[name] = raw:sub(at, past - 1)
       at = past
     until false
@@ -99,42 +99,42 @@ local function follower()
     return found[1] or found.args or '[]', found[2] or found.kwargs or '{}'
   end
 
-  -- event(id, status, h): what a callback is called with, as JSON
-  local function event(id, status, h)
+  -- callback_event(id, status, h): what a callback is called with, as JSON
+  local function callback_event(id, status, h)
     local args, kwargs = arguments(id, h)
     local truncated, parts = args == nil, {}
-    local function give(name, value)
+    local function add_value(name, value)
       if value and #value > LARGEST then truncated, value = true, nil end
       add(parts, '"' .. name .. '":' .. (value or 'null'))
     end
     for _, name in ipairs({ 'id', 'queue', 'task', 'status' }) do
-      give(name, cjson.encode(({ id = id, queue = ROOT:match('{(.*)}$'), task = h.task, status = status })[name]))
+      add_value(name, cjson.encode(({ id = id, queue = ROOT:match('{(.*)}$'), task = h.task, status = status })[name]))
     end
-    give('args', args)
-    give('kwargs', kwargs)
-    give('result', status == 'finished' and h.result)
-    give('error', status ~= 'finished' and h.error)
-    give('attempts', whole(count(h.attempts)))
-    give('created_at', ('%.3f'):format((finite(h.created_at) or now) / 1000))
-    give('ended_at', ('%.3f'):format(now / 1000))
-    give('truncated', tostring(truncated))
+    add_value('args', args)
+    add_value('kwargs', kwargs)
+    add_value('result', status == 'finished' and h.result)
+    add_value('error', status ~= 'finished' and h.error)
+    add_value('attempts', whole(count(h.attempts)))
+    add_value('created_at', ('%.3f'):format((finite(h.created_at) or now) / 1000))
+    add_value('ended_at', ('%.3f'):format(now / 1000))
+    add_value('truncated', tostring(truncated))
     return '{' .. table.concat(parts, ',') .. '}'
   end
 
-  -- call_back(id, status, h): posts the job of the callback; its id is the same whoever ends this job in this moment
-  local function call_back(id, status, h)
+  -- post_callback(id, status, h): posts the job of the callback; its id is the same whoever ends this job in this moment
+  local function post_callback(id, status, h)
     local good, header = pcall(cjson.decode, h.header or '')
     local wanted = good and (header.follow or {})[status == 'finished' and 'on_success' or 'on_failure']
     if type(wanted) ~= 'table' or type(wanted.queue) ~= 'string' or not wanted.queue:find('^[%w_.:@-]+$') then return end
-    local body = '"event":' .. event(id, status, h)
+    local body = '"event":' .. callback_event(id, status, h)
     if wanted.url then body = '"url":' .. cjson.encode(wanted.url) .. ',"body":{' .. body .. '},"allow_private":true' end
     local name = 'cb-' .. redis.sha1hex(ROOT .. ' ' .. id .. ' ' .. whole(now)):sub(1, 24)
     post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', whole(count(wanted.priority)), whole(count(wanted.expires)),
       wanted.unique or '')
   end
 
-  -- tell_children(id, status): posts to each job that waits for this one that it has ended
-  local function tell_children(id, status)
+  -- notify_children(id, status): posts to each job that waits for this one that it has ended
+  local function notify_children(id, status)
     local key, first = ROOT .. ':children:' .. id, 0
     repeat
       local page = redis.call('LRANGE', key, first, first + 999)
@@ -148,17 +148,17 @@ local function follower()
   end
 
   return function(id, status, h)
-    if h.follow:find('c') then tell_children(id, status) end
+    if h.follow:find('c') then notify_children(id, status) end
     if h.follow:find('d') then
       redis.call('DEL', ROOT .. ':parents:' .. id)
       redis.call('ZREM', ROOT .. ':expiring', id)
     end
-    if CALLBACK[status] and h.follow:find(CALLBACK[status]) then call_back(id, status, h) end
+    if CALLBACK[status] and h.follow:find(CALLBACK[status]) then post_callback(id, status, h) end
   end
 end
-local follow_up
--- follow(id, status, h): the job has ended, and its fields say what follows
-local function follow(id, status, h)
-  follow_up = follow_up or follower()
-  follow_up(id, status, h)
+local handler
+-- follow_up(id, status, h): the job has ended, and its fields say what follows
+local function follow_up(id, status, h)
+  handler = handler or make_follower()
+  handler(id, status, h)
 end

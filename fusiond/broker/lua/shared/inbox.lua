@@ -1,15 +1,15 @@
 -- The inbox: raw JSON objects that any language has pushed, taken in by the claim.
--- (needs now, queue, score, job, line_up, store, room, broken, locks, unique, by, held)
+-- (needs now, queue, score, job, ready, store, room, broken, locks, unique, argument_values, limiter)
 -- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
 -- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
 local LARGEST = 1048576           -- bytes, as of the producers' arguments
-local skipped, lined_up = 0, false  -- pushes that another job's lock has kept out · whether those who wait must know of a job already
+local skipped, must_wake = 0, false  -- pushes that another job's lock has kept out · whether those who wait must know of a job already
 
--- taker(): what follows is made only where there is something in the inbox: to make functions takes a script as long as to use them
-local function taker()
-  local unique
-  local lives_in = elsewhere and cjson.decode(elsewhere) or {}
+-- make_reader(): what follows is made only where there is something in the inbox: to make functions takes a script as long as to use them
+local function make_reader()
+  local locker
+  local queue_of = elsewhere and cjson.decode(elsewhere) or {}
   local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
 
   -- characters(text, n): n characters of the digest of a text
@@ -65,8 +65,8 @@ local function taker()
     return value
   end
 
-  -- trace(value): a W3C traceparent
-  local function trace(value)
+  -- traceparent(value): a W3C traceparent
+  local function traceparent(value)
     local said = text('traceparent', value, 255)
     if not said then return nil end
     local version, id, span, flags = said:match('^([%da-f]+)%-([%da-f]+)%-([%da-f]+)%-([%da-f]+)$')
@@ -82,8 +82,8 @@ local function taker()
     unique = BY_FILE, on_success = BY_FILE, on_failure = BY_FILE, limit = BY_FILE,
   }
 
-  -- read(raw): what the header says; raises a reason that a person can act on
-  local function read(raw)
+  -- parse(raw): what the header says; raises a reason that a person can act on
+  local function parse(raw)
     if #raw > LARGEST then error('larger than ' .. LARGEST .. ' bytes', 0) end
     local good, job = pcall(cjson.decode, raw)
     if not good then error('not JSON', 0) end
@@ -103,7 +103,7 @@ local function taker()
       expires = number('expires', job.expires, 0, TEN_YEARS),
       retry = text('retry', job.retry, 255), description = text('description', job.description, 255),
       result_ttl = number('result_ttl', job.result_ttl, 0, TEN_YEARS), failure_ttl = number('failure_ttl', job.failure_ttl, 0, TEN_YEARS),
-      key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255), traceparent = trace(job.traceparent), args = job.args, kwargs = job.kwargs,
+      key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255), traceparent = traceparent(job.traceparent), args = job.args, kwargs = job.kwargs,
     }
   end
 
@@ -127,41 +127,41 @@ local function taker()
 
   -- take_unique(job, raw, header): stores it if it gets its lock; raises a reason
   local function take_unique(job, raw, header)
-    unique = unique or unique_jobs()
-    local way, other, refused = unique.look_at_lock(job.id, job.task, job.lock .. ',' .. values().of(job.by, job.args, job.kwargs))
+    locker = locker or make_locker()
+    local decision, other, refused = locker.decide_lock(job.id, job.task, job.lock .. ',' .. argument_values().of(job.by, job.args, job.kwargs))
     if refused then error('job ' .. other .. ' exists already, and the task is `unique`: a second job with the same arguments is refused', 0) end
-    if not way then
+    if not decision then
       skipped = skipped + 1
       return
     end
-    unique.store(way, job.task, raw, new_score(job), job.due, header, job.expires_at, job.follow)
+    locker.store(decision, job.task, raw, new_score(job), job.due, header, job.expires_at, job.follow)
     -- the next body may be the same by `unique`
     write_endings()
-    lined_up = line_up() or lined_up
+    must_wake = write_ready() or must_wake
   end
 
   -- take(raw, nth): stores one job; raises a reason
   local function take(raw, nth)
-    local job = read(raw)
+    local job = parse(raw)
     job.id = job.id or (job.key and id_of_key(job.task, job.key)) or new_id(raw, nth)
     local key = JOB .. job.id
     if redis.call('EXISTS', key) == 1 then
-      local there = load(job.id)
+      local there = load_job(job.id)
       if there and there.task == job.task and there.args == raw then return end
       error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
     end
-    if lives_in[job.task] then
-      error('task ' .. job.task .. ' has a limit, which holds in its queue ' .. lives_in[job.task] .. ' alone; push it to the inbox of that one', 0)
+    if queue_of[job.task] then
+      error('task ' .. job.task .. ' has a limit, which holds in its queue ' .. queue_of[job.task] .. ' alone; push it to the inbox of that one', 0)
     end
-    if limits and limits[job.task] then limited.key_of(job.task, job.args, job.kwargs) end
+    if limits and limits[job.task] then limiter.key_of(job.task, job.args, job.kwargs) end
     if job.retry and redis.call('HEXISTS', CONF, 'policy:none') == 1 and redis.call('HEXISTS', CONF, 'policy:' .. job.retry) == 0 then
       error('retry: no daemon of the queue has a retry policy of this name', 0)
     end
     defaults(job)
     -- its meta stays inside the raw object
-    local own = {}
-    for _, name in ipairs({ 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }) do own[name] = job[name] end
-    local header = next(own) and cjson.encode(own) or ''
+    local options = {}
+    for _, name in ipairs({ 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }) do options[name] = job[name] end
+    local header = next(options) and cjson.encode(options) or ''
     -- the callbacks as they came
     if job.follow then header = '{"follow":' .. job.callbacks .. (header == '' and '}' or ',' .. header:sub(2)) end
     if job.lock then return take_unique(job, raw, header) end
@@ -179,7 +179,7 @@ local function take_in(limit)
   local length = redis.pcall('LLEN', inbox)
   if type(length) == 'table' then
     redis.call('RENAME', inbox, inbox .. ':broken')
-    broken('the inbox was not a list; it is kept as ' .. inbox .. ':broken', '')
+    store_broken('the inbox was not a list; it is kept as ' .. inbox .. ':broken', '')
     return false
   end
   if length == 0 then return false end
@@ -187,10 +187,10 @@ local function take_in(limit)
   limit = math.min(limit, room())
   if limit <= 0 then return false end
   -- LPUSH at one end, RPOP at the other: first in, first out
-  local take = taker()
+  local take = make_reader()
   for nth, raw in ipairs(redis.call('RPOP', inbox, limit)) do
     local good, reason = pcall(take, raw, nth)
-    if not good then broken('inbox: ' .. tostring(reason), raw) end
+    if not good then store_broken('inbox: ' .. tostring(reason), raw) end
   end
   if skipped > 0 then redis.call('HINCRBY', CONF, 'skipped', skipped) end
   return length > limit

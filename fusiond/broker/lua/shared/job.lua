@@ -3,8 +3,8 @@
 -- Each word is a letter and a value, in the order of WORDS; only what is set has one. Times are ms after `created_at`. `l` has the lengths of
 -- task and header and, if the arguments are large, theirs: these are in a key of their own, ns:{q}:job:<id>/args, and their line is empty, so
 -- that nothing copies them that does not need them. A word of another letter is one of a newer version: it is kept as it is, behind the others.
--- codec(): decode and encode, which the hot paths do without: what they need is made once for a call, and only where it is used
-local function codec()
+-- make_codec(): decode and encode, which the hot paths do without: what they need is made once for a call, and only where it is used
+local function make_codec()
   local WORDS = { -- in their order: letter, field
     't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at', 'q', 'queued_at', 'k', 'crashes',
     'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
@@ -30,7 +30,7 @@ local function codec()
     local h = {}
     for letter, value in state:gmatch('([^ ])([^ ]*)') do
       if NAME[letter] then
-        h[NAME[letter]] = unword(value)
+        h[NAME[letter]] = unescape(value)
       elseif letter:find('%a') then
         h.others = (h.others or '') .. ' ' .. letter .. value
       else
@@ -66,7 +66,7 @@ local function codec()
       elseif letter == 'R' or letter == 'E' or letter == 'H' or letter == 'G' then
         value = value and #value
       end
-      if value and value ~= '' then state[#state + 1] = letter .. word(value) end
+      if value and value ~= '' then state[#state + 1] = letter .. escape(value) end
     end
     local text = { table.concat(state, ' ') .. (h.others or ''), h.task, header, h.large and '' or h.args }
     text[#text + 1] = h.result
@@ -76,10 +76,10 @@ local function codec()
     return table.concat(text, '\n')
   end
 
-  -- remember(h, outcome, about, printed): adds to its history that an attempt of it is over, or what else became of it. `about`: further parts of
+  -- add_to_history(h, outcome, about, printed): adds to its history that an attempt of it is over, or what else became of it. `about`: further parts of
   -- the JSON object, each behind a comma. `printed`: JSON of what the attempt has printed; nil or empty: as before
   local MOST = 20                   -- entries
-  local function remember(h, outcome, about, printed)
+  local function add_to_history(h, outcome, about, printed)
     local before, entries = (h.history or '\n'):match('^([^\n]*)\n(.*)$')
     local at = 0
     for _ = 2, MOST do at = at and entries:find('\n', at + 1, true) end
@@ -89,16 +89,16 @@ local function codec()
     h.history = before .. '\n' .. entry .. (at and entries:sub(1, at) or entries)
   end
 
-  return { decode = decode, encode = encode, remember = remember }
+  return { decode = decode, encode = encode, add_to_history = add_to_history }
 end
-local made
+local codec
 local function decode(text)
-  made = made or codec()
-  return made.decode(text)
+  codec = codec or make_codec()
+  return codec.decode(text)
 end
 local function encode(h)
-  made = made or codec()
-  return made.encode(h)
+  codec = codec or make_codec()
+  return codec.encode(h)
 end
 -- `made.remember`, as above, is there once a job was decoded
 
@@ -112,20 +112,20 @@ local function with_args(id, h)
   if h and h.large then h.args = large_args(id, h.large) end
   return h and h.args and h or nil
 end
--- load(id): the fields of a job; nil where there is none, or what is there is no job
-local function load(id)
+-- load_job(id): the fields of a job; nil where there is none, or what is there is no job
+local function load_job(id)
   local text = redis.pcall('GET', JOB .. id)
   return type(text) == 'string' and with_args(id, decode(text)) or nil
 end
--- save(id, h): writes a job that was read
-local function save(id, h) redis.call('SET', JOB .. id, encode(h)) end
+-- save_job(id, h): writes a job that was read
+local function save_job(id, h) redis.call('SET', JOB .. id, encode(h)) end
 local PAGE = 50                   -- jobs whose texts a command reads or writes; few, as many.lua says
--- write(list): key, text, …
-local function write(list)
+-- write_texts(list): key, text, …
+local function write_texts(list)
   for first = 1, #list, 2 * PAGE do redis.call('MSET', unpack(list, first, math.min(first + 2 * PAGE - 1, #list))) end
 end
--- list_new(list, id, h): has `write` store a new job
-local function list_new(list, id, h)
+-- append_job(list, id, h): has `write_texts` store a new job
+local function append_job(list, id, h)
   if #h.args >= LARGE then
     h.large = #h.args
     list[#list + 1], list[#list + 2] = JOB .. id .. ARGS, h.args
@@ -139,8 +139,8 @@ local function texts_of(list, first, last)
   for i = first, last, 2 do keys[#keys + 1] = JOB .. list[i] end
   return redis.call('MGET', unpack(keys))
 end
--- unlink(ids): deletes jobs
-local function unlink(ids)
+-- delete_jobs(ids): deletes jobs
+local function delete_jobs(ids)
   for first = 1, #ids, PAGE do
     local keys = {}
     for i = first, math.min(first + PAGE - 1, #ids) do keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS end
@@ -163,13 +163,13 @@ local function time_of(id, letter)
   local state = state_of(id)
   return state and time_in(state, letter)
 end
--- holds(id, token): the state of the job, if this attempt has it
-local function holds(id, token)
-  local state, mark = state_of(id), 't' .. word(token) .. ' '
+-- state_if_held(id, token): the state of the job, if this attempt has it
+local function state_if_held(id, token)
+  local state, mark = state_of(id), 't' .. escape(token) .. ' '
   return state and state:sub(1, #mark) == mark and state or nil
 end
--- flat(h): field, value, …
-local function flat(h)
+-- field_list(h): field, value, …
+local function field_list(h)
   local fields = {}
   h.large = nil
   for name, value in pairs(h) do fields[#fields + 1], fields[#fields + 2] = name, value end

@@ -25,11 +25,11 @@ local function free_lock(id, h, moved)
   local key, rule = lock_of(h.task, h.unique)
   if key and (moved or not tonumber(rule)) and holder(key) == id then redis.call('DEL', key) end
 end
--- rival(key, id): another job that holds the lock, and its fields; nil: none does. The lock of a job that was lost, or has ended, is free
-local function rival(key, id)
+-- other_holder(key, id): another job that holds the lock, and its fields; nil: none does. The lock of a job that was lost, or has ended, is free
+local function other_holder(key, id)
   local other = holder(key)
   if not other or other == id then return nil end
-  local h = load(other)
+  local h = load_job(other)
   if (not h or h.ended_at) and redis.call('PTTL', key) < 0 then return nil end
   return other, h
 end

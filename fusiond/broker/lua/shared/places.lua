@@ -1,4 +1,4 @@
--- Places of tasks that have a limit, and the jobs that it holds. (needs now, queue, job, events, line_up)
+-- Places of tasks that have a limit, and the jobs that it holds. (needs now, queue, job, events, ready)
 -- A limit counts the jobs of one key: `<task>`, or `<task> kwargs.account="acme"`. A held job whose `limit` is not set is held for its task
 -- (held_tasks.lua), and its key is `?<task>`. What a job's `limit` says:
 --   -      it runs, and counts towards its queue's max_running alone
@@ -9,15 +9,15 @@
 -- A key that holds jobs has a job in the row or a full number of places, or its time in `again` comes: whatever takes a job of a key away
 -- from where it has its turn passes the turn on.
 local HELD, HELD_BY, PLACES, AGAIN = ROOT .. ':held', ROOT .. ':held:', ROOT .. ':places:', ROOT .. ':again'
--- pass_on(key): the best held job of the key -> queue, at the place that it had; whether there was one
-local function pass_on(key)
+-- release_next(key): the best held job of the key -> queue, at the place that it had; whether there was one
+local function release_next(key)
   repeat
     local best = redis.call('ZPOPMIN', HELD_BY .. key)
     if #best == 0 then return false end
     if redis.call('ZREM', HELD, best[1]) == 1 then
-      return_to_row(best[1], best[2])
-      local h = events and load(best[1])
-      if h then events.job('queued', best[1], h, ' mits+limit+lets+it+go+on') end
+      return_to_ready(best[1], best[2])
+      local h = events and load_job(best[1])
+      if h then events.record_job('queued', best[1], h, ' mits+limit+lets+it+go+on') end
       return true
     end
   until false
@@ -27,16 +27,16 @@ local function free_place(id, limit)
   has_free_place = true
   if limit ~= '-' then
     redis.call('HDEL', PLACES .. limit, id)
-    pass_on(limit)
+    release_next(limit)
   end
 end
--- withdraw(id, h): a job that waited goes elsewhere; out of what holds it, or its turn is passed on
-local function withdraw(id, h)
+-- leave_limit(id, h): a job that waited goes elsewhere; out of what holds it, or its turn is passed on
+local function leave_limit(id, h)
   if redis.call('ZREM', HELD, id) == 1 then
     redis.call('ZREM', HELD_BY .. (h.limit or '?' .. h.task), id)
     redis.call('ZREM', AGAIN, 'x' .. id)
   elseif h.limit and h.limit ~= '-' then
-    pass_on(h.limit)
+    release_next(h.limit)
   end
   h.limit = nil
 end

@@ -2,10 +2,10 @@
 -- A key holds one time, ms: when all that was spent would be spent at the even rate. It is never later than a burst from now, so that neither
 -- a clock that is put back nor a smaller burst stops anything for longer.
 local RATE = ROOT .. ':rate'
-local made_rates
+local rates_of_call
 -- rates(): made once for a call, and only where there is a rate
 local function rates()
-  if made_rates then return made_rates end
+  if rates_of_call then return rates_of_call end
   local MOMENT = time[1] * 1000 + time[2] / 1000
   local SHORTEST_PAUSE = 25         -- ms; a dispatcher that waits for tokens comes back for several where they come fast
   -- spend(key, spent): writes the time that the key is to hold
@@ -25,6 +25,6 @@ local function rates()
   local function until_next(spent, every, burst)
     return math.ceil(math.max(spent - MOMENT - (burst - 1) * every, math.min(SHORTEST_PAUSE, burst * every / 2)))
   end
-  made_rates = { tokens = tokens, spend = spend, until_next = until_next }
-  return made_rates
+  rates_of_call = { tokens = tokens, spend = spend, until_next = until_next }
+  return rates_of_call
 end

@@ -11,8 +11,8 @@ local function count(text)
   local number = tonumber(text)
   return number and number >= 0 and number < 2147483648 and math.floor(number) or 0
 end
--- later(score, seq): the same priority, another place in the row.
-local function later(score, seq)
+-- with_sequence(score, seq): the same priority, another place in the row.
+local function with_sequence(score, seq)
   return score - score % BAND + seq
 end
 -- priority_of(score): the priority to which a place in the row belongs

@@ -14,7 +14,7 @@ local function tallies()
   local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000   -- ms
   local MOST_FIELDS = 10000         -- of TOTALS, about 500 tasks; more are counted together: anybody may push jobs of any name
   local OTHERS = '(other)'
-  local INSTEAD = { [3] = 'x', [4] = 'c' }
+  local CODE_OF_REPLY = { [3] = 'x', [4] = 'c' }
   local sums = {}                   -- task -> name -> number
 
   local function count_up(task, name, number)
@@ -57,9 +57,9 @@ local function tallies()
     if nth == 1 then drop_old(minute) end
   end
 
-  -- outcomes(at, replies, is_stale): what settle.lua has settled. ARGV from `at`: 6 bytes for each outcome, which tell letter, crash, task and
+  -- count_outcomes(at, replies, is_stale): what settle.lua has settled. ARGV from `at`: 6 bytes for each outcome, which tell letter, crash, task and
   -- buckets; the two times of each; then name and sum of both times of each task. Most outcomes of a batch are alike, and are counted together
-  local function outcomes(at, replies, is_stale)
+  local function count_outcomes(at, replies, is_stale)
     local codes, times, alike = ARGV[at], ARGV[at + 1], {}
     local function task_of(code) return ARGV[at + 2 + 3 * struct.unpack('<H', code, 3)] end
     for task = at + 2, #ARGV, 3 do
@@ -73,7 +73,7 @@ local function tallies()
         count_up(task_of(code), 'R', -run)
         count_up(task_of(code), 'W', -wait)
       else
-        if INSTEAD[reply] then code = INSTEAD[reply] .. code:sub(2) end
+        if CODE_OF_REPLY[reply] then code = CODE_OF_REPLY[reply] .. code:sub(2) end
         alike[code] = (alike[code] or 0) + 1
       end
     end
@@ -90,22 +90,22 @@ local function tallies()
     if next(alike) then write_sums() end
   end
 
-  -- chores(told, held): what a claim has rescued or ended (rescue.lua has the form), and the tasks of the jobs that limits have held in it
-  local function chores(told, held)
-    for i = 1, #told, 9 do
-      local code = told[i + 2]
+  -- count_reclaimed(told, held): what a claim has rescued or ended (rescue.lua has the form), and the tasks of the jobs that limits have held in it
+  local function count_reclaimed(reclaimed, held)
+    for i = 1, #reclaimed, 9 do
+      local code = reclaimed[i + 2]
       if code ~= 'BROKEN' then
-        count_up(told[i + 1]:sub(1, 255), code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x', 1)
+        count_up(reclaimed[i + 1]:sub(1, 255), code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x', 1)
       end
     end
     for _, task in ipairs(held) do count_up(task:sub(1, 255), 'h', 1) end
     write_sums()
   end
-  -- jobs(list): task, letter, …
-  local function jobs(list)
+  -- count_ended(list): task, letter, …
+  local function count_ended(list)
     for i = 1, #list, 2 do count_up(list[i]:sub(1, 255), list[i + 1], 1) end
     write_sums()
   end
 
-  return { outcomes = outcomes, chores = chores, jobs = jobs }
+  return { count_outcomes = count_outcomes, count_reclaimed = count_reclaimed, count_ended = count_ended }
 end

@@ -1,13 +1,13 @@
 -- The text of a new job, as job.lua reads it. (needs now)
 local LARGE, ARGS = 1024, '/args' -- bytes
--- word(value): any text as one word; a blank is a plus
-local function word(value)
+-- escape(value): any text as one word; a blank is a plus
+local function escape(value)
   if type(value) == 'number' then return whole(value) end
   if not value:find('[^%w_.:,-]') then return value end
   return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
 end
--- unword(text): what `word` was given
-local function unword(text)
+-- unescape(text): what `escape` was given
+local function unescape(text)
   if not text:find('[+%%]') then return text end
   return (text:gsub('+', ' '):gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
 end

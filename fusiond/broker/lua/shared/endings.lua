@@ -5,7 +5,7 @@ local REMEMBERED = 60000          -- ms that an id is known after its end, so th
 local FAILED_KEPT = 2592000000    -- ms, 30 days: what `failure_ttl` is of a task of which nothing else is known
 local REGISTRY_KEPT = 1000000     -- jobs in one registry
 local KEPT_UNTIL = {}             -- ttl -> score
-local left, endings = {}, {}      -- ids · status -> {score, id, …}
+local left_started, endings = {}, {}      -- ids · status -> {score, id, …}
 local ended_waiting = {}          -- of the jobs that ended without an attempt: task, letter of tally.lua, …
 -- keep_until(ttl): the score of a job that ends now.
 local function keep_until(ttl)
@@ -20,13 +20,13 @@ local function failure_ttl(h)
 end
 -- leave_started(id, limit): an attempt is over, whatever becomes of its job; `limit`: the field of the job, which is then the caller's to clear.
 local function leave_started(id, limit)
-  left[#left + 1] = id
+  left_started[#left_started + 1] = id
   if limit then free_place(id, limit) end
 end
--- ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. Its text, written after this, and the set that it was in are the
+-- register_ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. Its text, written after this, and the set that it was in are the
 -- caller's. `h`: its fields, which may be left out of a job that has no other words than those of a first attempt
-local function ended(id, status, ttl, h)
-  if h and h.limit then withdraw(id, h) end
+local function register_ended(id, status, ttl, h)
+  if h and h.limit then leave_limit(id, h) end
   local list, score = endings[status], KEPT_UNTIL[ttl]
   if not list then
     list = {}
@@ -38,8 +38,8 @@ local function ended(id, status, ttl, h)
   end
   list[#list + 1], list[#list + 2] = score, id
   if h and h.unique then free_lock(id, h) end
-  if h and h.follow then follow(id, status, h) end
-  if h and h.flow then tell_run(status, h) end
+  if h and h.follow then follow_up(id, status, h) end
+  if h and h.flow then notify_run(status, h) end
 end
 -- failure(code, message): the error document of a job that Redis itself ends.
 local function failure(code, message)
@@ -47,16 +47,16 @@ local function failure(code, message)
 end
 -- cancel_waiting(id, h, ttl, score, code, message): ends a job that waited; the set that it was in is the caller's.
 local function cancel_waiting(id, h, ttl, score, code, message)
-  withdraw(id, h)
+  leave_limit(id, h)
   h.score, h.ended_at, h.last_outcome = score, now, 'canceled'
   h.error = failure(code or 'CANCELED', message or 'it was canceled before it began')
-  ended(id, 'canceled', ttl, h)
+  register_ended(id, 'canceled', ttl, h)
   add(ended_waiting, h.task, 'c')
-  if events then events.ended('canceled', id, h) end
-  save(id, h)
+  if events then events.record_ended('canceled', id, h) end
+  save_job(id, h)
 end
--- too_many(key, limit): the first to go of a registry that has grown over REGISTRY_KEPT, of those whose id may be forgotten.
-local function too_many(key, limit)
+-- excess_ids(key, limit): the first to go of a registry that has grown over REGISTRY_KEPT, of those whose id may be forgotten.
+local function excess_ids(key, limit)
   local excess = math.min(redis.call('ZCARD', key) - REGISTRY_KEPT, limit)
   local gone = {}
   if excess <= 0 then return gone end
@@ -69,21 +69,21 @@ end
 local function trim(status, limit)
   local key = ROOT .. ':' .. status
   local gone = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
-  if #gone == 0 then gone = too_many(key, limit) end
+  if #gone == 0 then gone = excess_ids(key, limit) end
   if #gone == 0 then return 0 end
-  unlink(gone)
-  many('ZREM', key, gone)
+  delete_jobs(gone)
+  call_in_batches('ZREM', key, gone)
   return #gone
 end
 -- write_endings(): writes what the above has noted, and drops as many jobs whose time is over as have ended, and a few more.
 local function write_endings()
-  many('ZREM', STARTED, left)
+  call_in_batches('ZREM', STARTED, left_started)
   for status, list in pairs(endings) do
-    many('ZADD', ROOT .. ':' .. status, list)
+    call_in_batches('ZADD', ROOT .. ':' .. status, list)
     trim(status, #list + 10)
   end
-  left, endings = {}, {}
-  if #ended_waiting > 0 and redis.call('HGET', CONF, 'metrics') then tallies().jobs(ended_waiting) end
+  left_started, endings = {}, {}
+  if #ended_waiting > 0 and redis.call('HGET', CONF, 'metrics') then tallies().count_ended(ended_waiting) end
   ended_waiting = {}
   if has_posted then write_posted() end
 end

@@ -1,19 +1,19 @@
 -- Waiting jobs get new turns, in pages: where `fair_by` is switched on or changes, and where jobs have left the row without a claim, so that
--- the later ones of their tenants move up. (needs queue, score, many, job, line_up, by, turns)
+-- the later ones of their tenants move up. (needs queue, score, batches, job, ready, argument_values, turns)
 -- conf `gaps`     how many have left since
 -- conf `placing`  how far it is, "<by> <step> …"; `fair` is missing until it is done, so that new jobs get their arrivals as places, behind all others
 --   (nothing)               it has yet to begin
 --   apart <arrivals> <next> <top>   from the back, a priority at a time: each job up to <arrivals> gets a place of its own, the next one down
 --   turns <place>           from the front: each job from <place> on gets its turn, which is never behind the place that it has
 -- So a tenant's jobs stay in their order all the while, and a claim in between takes those first that have their turns.
-local SMALL_ROW = 100             -- jobs; such a row is placed again for each gap, a longer one if a quarter has left
+local SMALL_SET = 100             -- jobs; such a row is placed again for each gap, a longer one if a quarter has left
 
-local placed_by                   -- where the row is being placed again: who counts the turns that are claimed meanwhile
--- place_anew(fair, placing, gaps, limit): these fields of conf; whether there is more of it than so many jobs
-local function place_anew(fair, placing, gaps, limit)
+local reassigned_turns                   -- where the row is being placed again: who counts the turns that are claimed meanwhile
+-- reassign_turns(fair, placing, gaps, limit): these fields of conf; whether there is more of it than so many jobs
+local function reassign_turns(fair, placing, gaps, limit)
   if gaps and not placing then
     local waiting = redis.call('ZCARD', QUEUE)
-    if waiting <= SMALL_ROW or gaps * 4 >= waiting then placing = fair end
+    if waiting <= SMALL_SET or gaps * 4 >= waiting then placing = fair end
   end
   if not placing then
     read_turns(fair)
@@ -21,7 +21,7 @@ local function place_anew(fair, placing, gaps, limit)
   end
   local by = placing:match('^%S+')
   local TOP = whole(256 * BAND)
-  local taker = turn_taker(by)
+  local new_turns = make_turns(by)
 
   -- begin(): the numbers of the places that the waiting jobs get: from `arrivals`, below which they are now
   local function begin()
@@ -32,8 +32,8 @@ local function place_anew(fair, placing, gaps, limit)
     return whole(last - count), whole(last), TOP
   end
 
-  -- set_apart(arrivals, next, top): how far it is now; nil: it is done
-  local function set_apart(arrivals, next, top)
+  -- spread_out(arrivals, next, top): how far it is now; nil: it is done
+  local function spread_out(arrivals, next, top)
     while limit > 0 and next > arrivals do
       local last = redis.call('ZREVRANGEBYSCORE', QUEUE, top, 0, 'WITHSCORES', 'LIMIT', 0, 1)[2]
       if not last then return nil end
@@ -43,7 +43,7 @@ local function place_anew(fair, placing, gaps, limit)
         add(moved, whole(first + next), id)
         next = next - 1
       end
-      many('ZADD', QUEUE, moved)
+      call_in_batches('ZADD', QUEUE, moved)
       limit = limit - math.max(#page, 1)
       if #page == 0 then top = whole(first - 1) end
     end
@@ -58,39 +58,39 @@ local function place_anew(fair, placing, gaps, limit)
       for i, text in ipairs(texts_of(page, 1, #page)) do
         local id, score = page[2 * i - 1], page[2 * i]
         local h = text and with_args(id, decode(text))
-        local turn = h and taker.take(score, h.args) or score
+        local turn = h and new_turns.assign(score, h.args) or score
         if turn ~= score then add(moved, turn, id) end
       end
-      many('ZADD', QUEUE, moved)
+      call_in_batches('ZADD', QUEUE, moved)
       place, limit = whole(page[#page] + 1), limit - #page / 2
     end
     return place
   end
 
-  -- go_on(): as many as the limit says; whether there are more
-  local function go_on()
+  -- next_pages(): as many as the limit says; whether there are more
+  local function next_pages()
     local arrivals, next, top = placing:match(' apart (%d+) (%d+) (%d+)$')
     local place = placing:match(' turns (%d+)$')
     if not place then
       if not arrivals then arrivals, next, top = begin() end
-      local rest = set_apart(tonumber(arrivals), tonumber(next), top)
+      local rest = spread_out(tonumber(arrivals), tonumber(next), top)
       if rest then
         redis.call('HSET', CONF, 'placing', by .. ' apart ' .. rest)
         return true
       end
     end
     place = give_turns(place or '0')
-    taker.write()
+    new_turns.write()
     if place then
       redis.call('HSET', CONF, 'placing', by .. ' turns ' .. place)
       return true
     end
     redis.call('HDEL', CONF, 'placing')
     redis.call('HSET', CONF, 'fair', by)
-    turns = taker
+    turns = new_turns
     return false
   end
 
-  placed_by = taker
-  return go_on()
+  reassigned_turns = new_turns
+  return next_pages()
 end

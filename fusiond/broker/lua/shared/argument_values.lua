@@ -1,8 +1,8 @@
 -- The values of the arguments that `by` of the file names, as one text: fusiond/argument_values.py makes the same of the same arguments.
-local made_values
--- values(): made once for a call, and only where they are asked for
-local function values()
-  if made_values then return made_values end
+local values_of_call
+-- argument_values(): made once for a call, and only where they are asked for
+local function argument_values()
+  if values_of_call then return values_of_call end
   local MOST_VALUES = 100           -- bytes; a longer text is replaced by its digest
   -- value_text(name, value): raises a reason that a person can act on
   local function value_text(name, value)
@@ -33,6 +33,6 @@ local function values()
     if body:find('^%s*%[') then return of(by, read[1], read[2]) end
     return of(by, read.args, read.kwargs)
   end
-  made_values = { of = of, of_body = of_body }
-  return made_values
+  values_of_call = { of = of, of_body = of_body }
+  return values_of_call
 end

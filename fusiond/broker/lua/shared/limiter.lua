@@ -2,24 +2,24 @@
 -- line_up, by, places, ends, rescue, held_tasks)
 local limits                      -- task -> {by, max_running, every, burst}; nil: no task of the queue has a limit
 
--- limiter(): what follows is made once for a call, and only where a task has a limit, or jobs are held for their tasks: to make functions takes a
+-- make_limiter(): what follows is made once for a call, and only where a task has a limit, or jobs are held for their tasks: to make functions takes a
 -- script as long as to use them
-local function limiter()
+local function make_limiter()
   local rate = rates()
-  local LOOK_AGAIN = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
-  local LET_GO = 100                -- held jobs of a key in one look
-  local MOST_MENDED = 1000          -- places of a key of which those are looked for that nobody has
+  local RECHECK = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
+  local RELEASED = 100                -- held jobs of a key in one look
+  local MOST_REPAIRED = 1000          -- places of a key of which those are looked for that nobody has
   local rooms = {}                  -- key -> what is left of it in this call
 
   -- key_of(task, args, kwargs): the key of a job of a task with a limit. Raises a reason
   local function key_of(task, args, kwargs)
     local names = table.concat(limits[task].by, ',')
-    return names == '' and task or task .. ' ' .. names .. '=' .. values().of(names, args, kwargs)
+    return names == '' and task or task .. ' ' .. names .. '=' .. argument_values().of(names, args, kwargs)
   end
   -- key_of_body(task, body): the same, of arguments as they are stored
   local function key_of_body(task, body)
     local names = table.concat(limits[task].by, ',')
-    local text = values().of_body(names, body)
+    local text = argument_values().of_body(names, body)
     return names == '' and task or task .. ' ' .. names .. '=' .. text
   end
 
@@ -44,10 +44,10 @@ local function limiter()
   -- is_full(room): whether no job may begin
   local function is_full(room) return room.places < 1 or room.tokens < 1 end
 
-  -- next_look(room, limit): when a job that is held now may begin
-  local function next_look(room, limit)
+  -- next_check(room, limit): when a job that is held now may begin
+  local function next_check(room, limit)
     if room.tokens < 1 then return now + rate.until_next(room.spent, limit.every, limit.burst) end
-    return now + LOOK_AGAIN
+    return now + RECHECK
   end
 
   -- take_place(id, key, limit, token): the job's attempt begins; the limit of the job
@@ -64,36 +64,36 @@ local function limiter()
 
   -- hold(id, h, key, score): queue -> held
   local function hold(id, h, key, score)
-    if h.limit and h.limit ~= key then withdraw(id, h) end
+    if h.limit and h.limit ~= key then leave_limit(id, h) end
     h.limit, h.score = key, score
-    save(id, h)
+    save_job(id, h)
     redis.call('ZADD', HELD, score, id)
     redis.call('ZADD', HELD_BY .. key, score, id)
-    if events then events.job('held', id, h) end
+    if events then events.record_job('held', id, h) end
     local limit = limits[h.task]
-    redis.call('ZADD', AGAIN, 'LT', whole(next_look(room_of(key, limit), limit)), 'k' .. key)
-    expires_held(id, h)
+    redis.call('ZADD', AGAIN, 'LT', whole(next_check(room_of(key, limit), limit)), 'k' .. key)
+    watch_expiry(id, h)
   end
 
   -- expire_held(id): held -> failed, if its time is over
   local function expire_held(id)
     redis.call('ZREM', AGAIN, 'x' .. id)
     local score = redis.call('ZSCORE', HELD, id)
-    local h = score and load(id)
+    local h = score and load_job(id)
     local expires = h and finite(h.expires_at)
     if not expires then return end
     if expires > now then
       redis.call('ZADD', AGAIN, whole(expires), 'x' .. id)
     else
-      withdraw(id, h)
-      end_job(id, h, 'failed', 'EXPIRED', why_expired(h), failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
+      leave_limit(id, h)
+      end_job(id, h, 'failed', 'EXPIRED', expiry_message(h), failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
         h.queued_at or h.created_at, now, h.header)
     end
   end
 
-  -- mend_places(key, room): frees the places of jobs that do not run
-  local function mend_places(key, room)
-    if redis.call('HLEN', PLACES .. key) > MOST_MENDED then return end
+  -- repair_places(key, room): frees the places of jobs that do not run
+  local function repair_places(key, room)
+    if redis.call('HLEN', PLACES .. key) > MOST_REPAIRED then return end
     for _, id in ipairs(redis.call('HKEYS', PLACES .. key)) do
       if not redis.call('ZSCORE', STARTED, id) then
         redis.call('HDEL', PLACES .. key, id)
@@ -102,18 +102,18 @@ local function limiter()
     end
   end
 
-  -- let_go(key, limit): held -> queue, as many as may begin, LET_GO at a time; all where there is no such limit any more
-  local function let_go(key, limit)
-    local many_may, again = math.huge, now
+  -- release_held(key, limit): held -> queue, as many as may begin, LET_GO at a time; all where there is no such limit any more
+  local function release_held(key, limit)
+    local allowed, again = math.huge, now
     if limit then
       local room = room_of(key, limit)
-      if room.places < 1 then mend_places(key, room) end
-      many_may = math.max(0, math.min(room.places, room.tokens))
-      if many_may <= LET_GO then again = next_look(room, limit) end
-      if limit.every and many_may > 0 then again = math.min(again, now + math.ceil(many_may * limit.every)) end
+      if room.places < 1 then repair_places(key, room) end
+      allowed = math.max(0, math.min(room.places, room.tokens))
+      if allowed <= RELEASED then again = next_check(room, limit) end
+      if limit.every and allowed > 0 then again = math.min(again, now + math.ceil(allowed * limit.every)) end
     end
-    for _ = 1, math.min(many_may, LET_GO) do
-      if not pass_on(key) then break end
+    for _ = 1, math.min(allowed, RELEASED) do
+      if not release_next(key) then break end
     end
     if redis.call('EXISTS', HELD_BY .. key) == 1 then
       redis.call('ZADD', AGAIN, whole(again), 'k' .. key)
@@ -122,24 +122,24 @@ local function limiter()
     end
   end
 
-  -- look_again(limit): what `again` says is due
-  local function look_again(limit)
+  -- recheck(limit): what `again` says is due
+  local function recheck(limit)
     local due = redis.call('ZRANGEBYSCORE', AGAIN, '-inf', now, 'LIMIT', 0, limit)
     for _, entry in ipairs(due) do
       local name = entry:sub(2)
       if entry:sub(1, 1) == 'x' then
         expire_held(name)
       else
-        let_go(name, limit_of(name))
+        release_held(name, limit_of(name))
       end
     end
     return #due == limit
   end
 
-  return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, look_again = look_again }
+  return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, recheck = recheck }
 end
-local limited                     -- what it has made
-local function read_limits(text, named)
+local limiter                     -- what it has made
+local function read_limits(text, held_names)
   if text then limits = cjson.decode(text) end
-  if text or named then limited = limiter() end
+  if text or held_names then limiter = make_limiter() end
 end

@@ -11,10 +11,10 @@
 
 local conf = redis.call('HMGET', CONF, 'events', 'once ' .. ARGV[3])
 if not conf[1] or ARGV[3] ~= '' and conf[2] == ARGV[4] then return redis.status_reply('OK') end
-read_events(conf[1], asked_by(ARGV[2]))
+read_events(conf[1], as_operator(ARGV[2]))
 local words = ''
-for i = 5, #ARGV, 2 do words = words .. ' ' .. ARGV[i] .. word(ARGV[i + 1]) end
+for i = 5, #ARGV, 2 do words = words .. ' ' .. ARGV[i] .. escape(ARGV[i + 1]) end
 if ARGV[3] ~= '' then redis.call('HSET', CONF, 'once ' .. ARGV[3], ARGV[4]) end
-events.tell(ARGV[1], '-', '-', words)
+events.record(ARGV[1], '-', '-', words)
 events.write()
 return redis.status_reply('OK')
