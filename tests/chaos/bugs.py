@@ -148,7 +148,9 @@ BUGS = {
         "claim", "puts a job that comes due nowhere", "no faults",
         [
             _NO_SWEEP,
-            Edit("broker/lua/shared/due.lua", "make_ready(id, whole(with_sequence(finite(h.score), seq + i)), h.args)", "")
+            Edit(
+                "broker/lua/shared/due.lua", "make_ready(id, whole(with_sequence(finite(h.score), seq + i)), h.args)", "",
+            )
         ],
     ),
     "a nonce that is ignored": Bug(

@@ -1,6 +1,7 @@
--- The values of the arguments that `by` of the file names, as one text: fusiond/argument_values.py makes the same of the same arguments.
+-- The values of the arguments that `by` of the file names, as one text. fusiond/argument_values.py makes the same text
+-- of the same arguments.
 local values_of_call
--- argument_values(): made once for a call, and only where they are asked for
+-- argument_values(): created once in a call, and only if it is needed
 local function argument_values()
   if values_of_call then return values_of_call end
   local MOST_VALUES = 100           -- bytes; a longer text is replaced by its digest
@@ -14,7 +15,7 @@ local function argument_values()
     if value == nil then error(name .. ' is missing', 0) end
     error(name .. ' is neither a text, nor a boolean, nor an integer below 2^53', 0)
   end
-  -- of(by, args, kwargs): by: names such as kwargs.user_id and args.0, with a comma between them
+  -- of(by, args, kwargs): by: names such as kwargs.user_id and args.0, separated by commas
   local function of(by, args, kwargs)
     local texts = {}
     for name in by:gmatch('[^,]+') do
@@ -26,7 +27,7 @@ local function argument_values()
     local text = table.concat(texts, ',')
     return #text > MOST_VALUES and '#' .. redis.sha1hex(text) or text
   end
-  -- of_body(by, body): the same, of arguments as they are stored
+  -- of_body(by, body): the same for arguments as they are stored
   local function of_body(by, body)
     local good, read = pcall(cjson.decode, body)
     if not good or type(read) ~= 'table' then error('its arguments cannot be read', 0) end

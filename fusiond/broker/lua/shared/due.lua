@@ -1,5 +1,5 @@
--- promote(limit): scheduled jobs that are due -> queue, at a new place in the row of their priority; whether there may be more.
--- (needs now, queue, score, job, batches, ready, broken)
+-- promote(limit): moves scheduled jobs that are due to the ready set, behind the others of their priority; returns
+-- whether there may be more. (needs now, queue, score, job, batches, ready, broken)
 local function promote(limit)
   local first = tonumber(redis.call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2])
   if not first or first > now then return false end

@@ -1,31 +1,44 @@
--- What scripts tell of the jobs of their queue, in ns:{q}:events, a stream. (needs now, queue, score, job)
--- An entry has events of one script, in their order. Its id is "<number of its last event>-<how many>", so that who reads sees a gap. `at`: epoch
--- ms; `actor`: who did it, where that is known: a dispatcher, `<host> <group>`, or `@` and the name that an operator's command gave. Then event -> lines, each
--- "<job> <task> <word> …": words are a letter and a value, as those of a job's state:
---   n  attempt, where it is not the first    b  ms since its claim    w  ms that it waited until it began    g  ms from its claim to its begin
---   d  ms that it ran    u  ms until it may go on; 1e12: others must end first    t  log tag    p  traceparent    o  another job or run
---   c  y  m  code, type and message of its error    a  r  arguments and result, where the file asks for them    s  status that a repair gave it
---   k  in `audit`: how many further lines this event had
---   h  host of the daemon that tells of itself    l  ms since that has happened
--- An entry that an operator's command writes is in ns:{q}:audit too, with the first lines of each event: what jobs tell does not push it out.
--- conf `events`: "<how many are kept> <0|1: with arguments and results>"; not there: nobody wants them. `reclaimed`: how many there were so far
+-- The events of the jobs of a queue, in ns:{q}:events, a stream. (needs now, queue, score, job)
+-- An entry has the events of one script, in their order. Its id is "<number of its last event>-<how many>", so that a
+-- reader sees a gap. `at`: epoch ms. `by`: who did it, if that is known: a dispatcher, `<host> <group>`, or `@` and the
+-- name that an operator's command gave. Then event -> lines, each "<job> <task> <word> …". A word is a letter and a
+-- value, as in a job's state:
+--   n      attempt, if it is not the first
+--   b      ms since its claim
+--   w      ms that it waited until it began
+--   g      ms from its claim to its begin
+--   d      ms that it ran
+--   u      ms until it may continue; 1e12: others must end first
+--   t      log tag
+--   p      traceparent
+--   o      another job or run
+--   c y m  code, type and message of its error
+--   a r    arguments and result, if the file asks for them
+--   s      status that a repair gave it
+--   k      in `audit`: how many further lines this event had
+--   h      host of the daemon that the event is about
+--   l      ms since it happened
+-- An entry that an operator's command writes is also in ns:{q}:audit, with the first lines of each event: so the events
+-- of jobs do not push it out.
+-- conf `events`: "<how many are kept> <0|1: with arguments and results>"; missing: the file asks for no events. conf
+-- `told`: how many there were so far
 local EVENTS, AUDIT = ROOT .. ':events', ROOT .. ':audit'
-local events                      -- nil: nobody wants them
--- make_recorder(wanted): made once for a call, and only where somebody wants events
+local events                      -- nil: the file asks for no events
+-- make_recorder(wanted): created once in a call, and only if the file asks for events
 local function make_recorder(wanted)
   local most, payload = wanted:match('^(%d+) (%d)')
-  local ENTRY, ENTRY_BYTES = 500, 65536   -- events, and about how many bytes, in one entry
+  local ENTRY, ENTRY_BYTES = 500, 65536  -- events, and about how many bytes, in one entry
   local AUDITED, LINES = 2000, 10         -- entries of AUDIT, about; lines of an event in one of them
   local MESSAGE, PAYLOAD = 1000, 4096     -- bytes of an error's message; of arguments or a result
   local kinds, lines, actor = {}, {}, nil
   payload = payload == '1'
 
-  -- record(event, id, task, words): `words`: with a blank in front; nil: none
+  -- record(event, id, task, words): words: each with a blank before it; nil: none
   local function record(event, id, task, words)
     local n = #kinds + 1
     kinds[n], lines[n] = event, escape(id) .. ' ' .. escape(task) .. (words or '')
   end
-  -- header_words(header): what the producer gave that each event of the job says
+  -- header_words(header): log tag and traceparent, which each event of the job has
   local function header_words(header)
     if not header or #header > 65536 or not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
     local good, read = pcall(cjson.decode, header)
@@ -33,11 +46,11 @@ local function make_recorder(wanted)
     return (type(read.log_tag) == 'string' and ' t' .. escape(read.log_tag:sub(1, 255)) or '')
       .. (type(read.traceparent) == 'string' and ' p' .. escape(read.traceparent:sub(1, 255)) or '')
   end
-  -- payload_word(letter, text): arguments or a result
+  -- payload_word(letter, text): a word with arguments or a result
   local function payload_word(letter, text)
     return payload and text and ' ' .. letter .. escape(text:sub(1, PAYLOAD)) or ''
   end
-  -- error_words(raw): an error document
+  -- error_words(raw): the words of an error document
   local function error_words(raw)
     local good, read = pcall(cjson.decode, raw or '')
     if not good or type(read) ~= 'table' then return '' end
@@ -48,23 +61,22 @@ local function make_recorder(wanted)
     end
     return said
   end
-  -- job_words(h): what an event says of any job that was decoded
+  -- job_words(h): the words that each event of a decoded job has
   local function job_words(h)
     local attempts = count(h.attempts)
     return (attempts ~= 1 and ' n' .. attempts or '') .. header_words(h.header)
   end
-  -- record_job(event, id, h, words): the same with `words` behind it
+  -- record_job(event, id, h, words): an event of a decoded job; words: more words
   local function record_job(event, id, h, words) record(event, id, h.task, job_words(h) .. (words or '')) end
-  -- record_enqueued(id, task, header, due, args)
   local function record_enqueued(id, task, header, due, args)
     record('enqueued', id, task, (due > now and ' u' .. whole(due - now) or '') .. header_words(header) .. payload_word('a', args))
   end
-  -- record_ended(status, id, h, words): `h` has its error or result
+  -- record_ended(status, id, h, words): h: with its error or result
   local function record_ended(status, id, h, words)
     record_job(status, id, h, (words or '') .. (status == 'finished' and payload_word('r', h.result) or error_words(h.error)))
   end
 
-  -- recount(count): the counter was lost: it goes on behind the last entry. What is not a stream is put aside
+  -- recount(count): the counter was lost: continues behind the last entry. A key that is not a stream is renamed
   local function recount(count)
     if redis.call('TYPE', EVENTS).ok ~= 'stream' and redis.call('EXISTS', EVENTS) == 1 then
       redis.call('RENAME', EVENTS, EVENTS .. ':broken:' .. whole(now))
@@ -74,7 +86,6 @@ local function make_recorder(wanted)
     redis.call('HSET', CONF, 'told', whole(number))
     return number
   end
-  -- add_entry(first, past, words)
   local function add_entry(first, past, words)
     local size = past - first
     local function added(number)
@@ -93,7 +104,7 @@ local function make_recorder(wanted)
     end
     redis.pcall('XADD', AUDIT, 'MAXLEN', '~', AUDITED, '*', 'at', whole(now), unpack(words))
   end
-  -- write(): behind all other writes of the script
+  -- write(): comes after all other writes of the script
   local function write()
     local first = 1
     while kinds[first] do
@@ -116,14 +127,14 @@ local function make_recorder(wanted)
 
   return { record = record, record_job = record_job, record_enqueued = record_enqueued, record_ended = record_ended, header_words = header_words, payload_word = payload_word, error_words = error_words, write = write, set_actor = set_actor }
 end
--- read_events(wanted, by): what conf says; `actor`: who is to be named
+-- read_events(wanted, by): wanted: conf `events`; by: who acts
 local function read_events(wanted, actor)
   if wanted then
     events = make_recorder(wanted)
     events.set_actor(actor)
   end
 end
--- since_claim(h): word of the event with which an attempt ends
+-- since_claim(h): a word of each event that ends an attempt
 local function since_claim(h) return ' b' .. whole(now - (finite(h.started_at) or now)) end
--- as_operator(who): as `actor`
+-- as_operator(who): the name as the field `by` has it
 local function as_operator(who) return who and who ~= '' and '@' .. who or nil end

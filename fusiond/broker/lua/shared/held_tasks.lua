@@ -1,19 +1,19 @@
--- Tasks whose jobs not every dispatcher of the queue can run: its file has no such task, or the function does not load there. Their jobs are held,
--- and only a claim that says that its caller has the task gets them. What a job's text says does not change by that, so many are held in a moment.
--- (needs now, queue, score, text, batches, job, events, places)
--- conf `held_tasks`    "<version> <task> <task> … ", each a word; there only while there are any
--- conf `held:<task>`   "<since> <paused> <next>\n<error>": since when nobody takes its jobs, epoch ms; ms of that in which no worker group served the
---                      queue; when to look again for those that have waited too long; the error with which these fail
--- ns:{q}:held:?<task>  ZSET  the held jobs of one task: id -> the score that they had in the row
+-- Tasks that some dispatchers of the queue cannot run: their file has no such task, or the function does not load
+-- there. The jobs of these tasks are held, and only a claim whose caller has the task gets them. The texts of the jobs
+-- do not change, so many can be held quickly. (needs now, queue, score, text, batches, job, events, places)
+-- conf `held_tasks`    "<version> <task> <task> … ", each task one word; missing: there is no such task
+-- conf `held:<task>`   "<since> <paused> <next>\n<error>": since when nobody takes its jobs, epoch ms; ms of that in which no
+--                      worker group served the queue; when to check for jobs that have waited too long; their error
+-- ns:{q}:held:?<task>  ZSET  the held jobs of one task: id -> the score that they had when they were ready
 local MOST_HELD_TASKS = 1000
--- is_listed(named, task): `held_names`: conf `held_tasks`
+-- is_listed(held_names, task): held_names: conf `held_tasks`
 local function is_listed(held_names, task) return held_names and held_names:find(' ' .. escape(task) .. ' ', 1, true) ~= nil end
--- write_names(named, tasks): stores the words of tasks, each with a blank behind it
+-- write_names(held_names, tasks): tasks: the words, each with a blank after it
 local function write_names(held_names, tasks)
   local version = math.max(now, (tonumber((held_names or ''):match('^%d+')) or 0) + 1)
   redis.call('HSET', CONF, 'held_tasks', whole(version) .. ' ' .. tasks)
 end
--- add_name(task): whether its jobs may be held; not if there are too many such tasks
+-- add_name(task): returns whether its jobs may be held; false: there are too many such tasks
 local function add_name(task)
   local held_names = redis.call('HGET', CONF, 'held_tasks')
   if is_listed(held_names, task) then return true end
@@ -31,7 +31,8 @@ end
 local function write_held(task, since, paused, next, err)
   redis.call('HSET', CONF, 'held:' .. task, whole(since) .. ' ' .. whole(paused) .. ' ' .. whole(next) .. '\n' .. err)
 end
--- hold_jobs(task, jobs, err): {score, id, …} -> held; whether they are the first ones, so that those who have the task must be told
+-- hold_jobs(task, jobs, err): {score, id, …} -> held; returns whether they are the first ones: then dispatchers that
+-- have the task must be woken
 local function hold_jobs(task, jobs, err)
   local key = HELD_BY .. '?' .. task
   local is_first = redis.call('EXISTS', key) == 0
@@ -44,12 +45,12 @@ local function hold_jobs(task, jobs, err)
   call_in_batches('ZADD', key, jobs)
   return is_first
 end
--- watch_expiry(id, h): has a claim look at a held job when it expires
+-- watch_expiry(id, h): a claim will check the held job when it expires
 local function watch_expiry(id, h)
   local expires = finite(h.expires_at)
   if expires then redis.call('ZADD', AGAIN, whole(expires), 'x' .. id) end
 end
--- release_jobs(task, jobs, why): held -> queue, {id, score, …}, at the places that they had
+-- release_jobs(task, jobs, why): held -> queued, {id, score, …}, with the scores that they had
 local function release_jobs(task, jobs, why)
   local ids, expiring = {}, {}
   for i = 1, #jobs, 2 do

@@ -1,29 +1,30 @@
--- What a claim does about the limits of tasks: give places, hold jobs, and let those go on that may. (needs now, queue, score, job, many, rate,
--- line_up, by, places, ends, rescue, held_tasks)
+-- What a claim does about the limits of tasks: takes places, holds jobs, and releases those that may run. (needs now,
+-- queue, score, job, batches, rate, ready, argument_values, places, endings, rescue, held_tasks)
 local limits                      -- task -> {by, max_running, every, burst}; nil: no task of the queue has a limit
 
--- make_limiter(): what follows is made once for a call, and only where a task has a limit, or jobs are held for their tasks: to make functions takes a
--- script as long as to use them
+-- make_limiter(): created once in a call, and only if a task has a limit, or jobs are held for their tasks: creating
+-- functions takes a script as long as using them
 local function make_limiter()
   local rate = rates()
-  local RECHECK = 30000          -- ms; a key whose places are all taken is looked at so often, in case nobody has passed its turn on
-  local RELEASED = 100                -- held jobs of a key in one look
-  local MOST_REPAIRED = 1000          -- places of a key of which those are looked for that nobody has
-  local rooms = {}                  -- key -> what is left of it in this call
+  -- ms; how often a key without a free place is checked, in case a script has missed to release a job
+  local RECHECK = 30000
+  local RELEASED = 100            -- held jobs of a key in one check
+  local MOST_REPAIRED = 1000      -- a key with more places is not searched for places that no running job has
+  local rooms = {}                -- key -> places and tokens that are left in this call
 
   -- key_of(task, args, kwargs): the key of a job of a task with a limit. Raises a reason
   local function key_of(task, args, kwargs)
     local names = table.concat(limits[task].by, ',')
     return names == '' and task or task .. ' ' .. names .. '=' .. argument_values().of(names, args, kwargs)
   end
-  -- key_of_body(task, body): the same, of arguments as they are stored
+  -- key_of_body(task, body): the same for arguments as they are stored
   local function key_of_body(task, body)
     local names = table.concat(limits[task].by, ',')
     local text = argument_values().of_body(names, body)
     return names == '' and task or task .. ' ' .. names .. '=' .. text
   end
 
-  -- limit_of(key): the limit that makes such keys; nil: there is none any more, or it has another `by`
+  -- limit_of(key): the limit that has such keys; nil: the limit is gone, or has another `by` now
   local function limit_of(key)
     local task, names = key:match('^(%S+) ?([^=]*)')
     local limit = limits and limits[task]
@@ -41,7 +42,6 @@ local function make_limiter()
     return room
   end
 
-  -- is_full(room): whether no job may begin
   local function is_full(room) return room.places < 1 or room.tokens < 1 end
 
   -- next_check(room, limit): when a job that is held now may begin
@@ -50,7 +50,7 @@ local function make_limiter()
     return now + RECHECK
   end
 
-  -- take_place(id, key, limit, token): the job's attempt begins; the limit of the job
+  -- take_place(id, key, limit, token): an attempt of the job begins; returns its field `limit`
   local function take_place(id, key, limit, token)
     local room = room_of(key, limit)
     room.places, room.tokens = room.places - 1, room.tokens - 1
@@ -62,7 +62,7 @@ local function make_limiter()
     return limit.max_running and key or nil
   end
 
-  -- hold(id, h, key, score): queue -> held
+  -- hold(id, h, key, score): queued -> held
   local function hold(id, h, key, score)
     if h.limit and h.limit ~= key then leave_limit(id, h) end
     h.limit, h.score = key, score
@@ -75,7 +75,7 @@ local function make_limiter()
     watch_expiry(id, h)
   end
 
-  -- expire_held(id): held -> failed, if its time is over
+  -- expire_held(id): held -> failed, if it has expired
   local function expire_held(id)
     redis.call('ZREM', AGAIN, 'x' .. id)
     local score = redis.call('ZSCORE', HELD, id)
@@ -102,7 +102,7 @@ local function make_limiter()
     end
   end
 
-  -- release_held(key, limit): held -> queue, as many as may begin, LET_GO at a time; all where there is no such limit any more
+  -- release_held(key, limit): held -> queued, as many as may begin, RELEASED at a time; without a limit all of them
   local function release_held(key, limit)
     local allowed, again = math.huge, now
     if limit then
@@ -122,7 +122,7 @@ local function make_limiter()
     end
   end
 
-  -- recheck(limit): what `again` says is due
+  -- recheck(limit): does what `again` says is due
   local function recheck(limit)
     local due = redis.call('ZRANGEBYSCORE', AGAIN, '-inf', now, 'LIMIT', 0, limit)
     for _, entry in ipairs(due) do
@@ -138,7 +138,7 @@ local function make_limiter()
 
   return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, recheck = recheck }
 end
-local limiter                     -- what it has made
+local limiter                     -- what make_limiter() has made
 local function read_limits(text, held_names)
   if text then limits = cjson.decode(text) end
   if text or held_names then limiter = make_limiter() end

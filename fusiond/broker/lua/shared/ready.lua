@@ -1,23 +1,24 @@
--- The row: which jobs get into it, and which wait for their time. `write_ready` writes all of it. (needs queue, job, batches)
+-- The ready set and the scheduled set. Functions note the jobs; `write_ready` writes them. (needs queue, job, batches)
 local ready, scheduled = {}, {}    -- {score or due time, id, …}
-local has_free_place = false      -- a job has ended that counted towards a limit
+local has_free_place = false      -- a job that counted towards a limit has ended
 local stored = {}                 -- the texts of new jobs: {key, text, …}
 local function add(list, score, id)
   list[#list + 1], list[#list + 2] = score, id
 end
-local turns                       -- of a queue with `fair_by`: how jobs get their turns (turns.lua)
--- make_ready(id, score, args): the job gets a new place, behind the others of its priority, or its turn
+local turns                       -- of a queue with `fair_by`: assigns the turns (turns.lua)
+-- make_ready(id, score, args): puts the job behind the others of its priority, or at its tenant's next turn
 local function make_ready(id, score, args)
   if turns then score = turns.assign(score, args) end
   ready[#ready + 1], ready[#ready + 2] = score, id
 end
--- return_to_ready(id, score): the job gets back the place that it had
+-- return_to_ready(id, score): puts the job back with the score that it had
 local function return_to_ready(id, score) ready[#ready + 1], ready[#ready + 2] = score, id end
 local function write_stored()
   write_texts(stored)
   stored = {}
 end
--- write_ready(): whether those who wait must know: something is ready, or comes due before all that was scheduled.
+-- write_ready(): returns whether waiting dispatchers must be woken: a job is ready, or is due earlier than all that
+-- were scheduled
 local function write_ready()
   write_stored()
   call_in_batches('ZADD', QUEUE, ready)

@@ -1,15 +1,19 @@
--- Waiting jobs get new turns, in pages: where `fair_by` is switched on or changes, and where jobs have left the row without a claim, so that
--- the later ones of their tenants move up. (needs queue, score, batches, job, ready, argument_values, turns)
+-- Gives waiting jobs new turns, in pages: if `fair_by` is added or changes, and if jobs have left the ready set without
+-- a claim, so that the later ones of their tenants move up. (needs queue, score, batches, job, ready, argument_values,
+-- turns)
 -- conf `gaps`     how many have left since
--- conf `placing`  how far it is, "<by> <step> …"; `fair` is missing until it is done, so that new jobs get their arrivals as places, behind all others
---   (nothing)               it has yet to begin
---   apart <arrivals> <next> <top>   from the back, a priority at a time: each job up to <arrivals> gets a place of its own, the next one down
---   turns <place>           from the front: each job from <place> on gets its turn, which is never behind the place that it has
--- So a tenant's jobs stay in their order all the while, and a claim in between takes those first that have their turns.
-local SMALL_SET = 100             -- jobs; such a row is placed again for each gap, a longer one if a quarter has left
+-- conf `placing`  the progress, "<by> <step> …". `fair` is missing until the end: new jobs get their arrivals, behind all others
+--   (nothing)                      not begun
+--   apart <arrivals> <next> <top>  from the back, one priority at a time: each job up to <arrivals> gets a number of its own,
+--                                  from <next> down
+--   turns <score>                  from the front: each job from <score> on gets its turn, which is never behind its score
+-- So a tenant's jobs keep their order at all times, and a claim during this takes first the jobs that have their turns.
+-- jobs; in such a ready set each gap causes new turns, in a larger one a quarter must have left
+local SMALL_SET = 100
 
-local reassigned_turns                   -- where the row is being placed again: who counts the turns that are claimed meanwhile
--- reassign_turns(fair, placing, gaps, limit): these fields of conf; whether there is more of it than so many jobs
+local reassigned_turns            -- during the reassignment: notes the turns that are claimed
+-- reassign_turns(fair, placing, gaps, limit): the first three are fields of conf; returns whether more than `limit`
+-- jobs are left to do
 local function reassign_turns(fair, placing, gaps, limit)
   if gaps and not placing then
     local waiting = redis.call('ZCARD', QUEUE)
@@ -23,7 +27,7 @@ local function reassign_turns(fair, placing, gaps, limit)
   local TOP = whole(256 * BAND)
   local new_turns = make_turns(by)
 
-  -- begin(): the numbers of the places that the waiting jobs get: from `arrivals`, below which they are now
+  -- begin(): reserves a number above all arrivals for each waiting job
   local function begin()
     local count = redis.call('ZCARD', QUEUE)
     local last = redis.call('INCRBY', SEQ, count)
@@ -32,7 +36,7 @@ local function reassign_turns(fair, placing, gaps, limit)
     return whole(last - count), whole(last), TOP
   end
 
-  -- spread_out(arrivals, next, top): how far it is now; nil: it is done
+  -- spread_out(arrivals, next, top): returns the progress; nil: done
   local function spread_out(arrivals, next, top)
     while limit > 0 and next > arrivals do
       local last = redis.call('ZREVRANGEBYSCORE', QUEUE, top, 0, 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -50,7 +54,7 @@ local function reassign_turns(fair, placing, gaps, limit)
     if next > arrivals then return whole(arrivals) .. ' ' .. whole(next) .. ' ' .. top end
   end
 
-  -- give_turns(place): the same
+  -- give_turns(place): returns the progress; nil: done
   local function give_turns(place)
     while limit > 0 do
       local page, moved = redis.call('ZRANGEBYSCORE', QUEUE, place, TOP, 'WITHSCORES', 'LIMIT', 0, math.min(limit, PAGE)), {}
@@ -67,7 +71,7 @@ local function reassign_turns(fair, placing, gaps, limit)
     return place
   end
 
-  -- next_pages(): as many as the limit says; whether there are more
+  -- next_pages(): at most `limit` jobs; returns whether there are more
   local function next_pages()
     local arrivals, next, top = placing:match(' apart (%d+) (%d+) (%d+)$')
     local place = placing:match(' turns (%d+)$')

@@ -1,5 +1,6 @@
--- The quick way of a call with one job that is new, plain and small, in a queue without a limit on its length, turns or events: most calls are such.
--- A call that takes it makes none of the functions that stand behind. (needs queue, score, text, claim_on_enqueue)
+-- The short path of an enqueue of one job, if the job is new, small and has no options, and the queue has no maximum
+-- length, turns or events. Most calls are like that. Such a call creates none of the functions below. (needs queue,
+-- score, text, claim_on_enqueue)
 local function store_single()
   local id, task, args = ARGV[1], ARGV[2], ARGV[3]
   if not id or ARGV[5] ~= '0' or ARGV[6] or #args >= LARGE then return false end

@@ -1,18 +1,21 @@
--- Fairness: the tenants of a queue with `fair_by` take turns in each priority's row. (needs queue, score, batches, ready, argument_values)
--- A tenant is the jobs with the same values of these arguments; the jobs that lack one of them are a tenant, too. The place of a job in the row
--- is its turn: the one behind its tenant's last, or the one that the row is at, if that is later. So a tenant has one job in each turn.
--- A turn is never above the arrivals so far, as each arrival adds one turn at most. So turns stay in the band of their priority, and a job that
--- has its arrival as its place is behind all others.
--- conf `fair`     the arguments, with a comma between them
--- ns:{q}:tenants  ZSET  "<priority>" -> the turn that the row is at: that of the job that was claimed last, or the next one, if no other job has it
---                       · "<priority> <values>" -> the last turn of that tenant; both as scores of the row. A tenant that is behind is forgotten
+-- Fairness: in a queue with `fair_by` the tenants take turns within each priority. (needs queue, score, batches, ready,
+-- argument_values)
+-- A tenant is the jobs with the same values of these arguments; the jobs that lack one of them are a tenant, too. The
+-- sequence number in a job's score is its turn: the turn after its tenant's last one, or the current turn, if that is
+-- later. So a tenant has one job in each turn. A turn is never above the number of arrivals so far, as each arrival
+-- adds one turn at most. So turns stay in the band of their priority, and a job with its arrival as sequence number is
+-- behind all others.
+-- conf `fair`     the arguments, separated by commas
+-- ns:{q}:tenants  ZSET  "<priority>" -> the current turn: that of the job claimed last, or the next one if no other job has it
+--                       · "<priority> <values>" -> the last turn of that tenant; both are scores
+-- Tenants whose last turn is before the current one are deleted.
 local TENANTS = ROOT .. ':tenants'
--- make_turns(by): made once for a call, and only where the queue has tenants
+-- make_turns(by): created once in a call, and only if the queue has tenants
 local function make_turns(by)
   local known, changed, claimed_up_to = {}, {}, {}  -- member -> score or false · {score, member, …} · member -> score
   local values = argument_values()
 
-  -- tenant_of(args): the values; empty for a job that lacks one, or has one of another kind
+  -- tenant_of(args): the values; empty: the job lacks one, or one has another type
   local function tenant_of(args)
     local good, found = pcall(values.of_body, by, args)
     return good and found or ''
@@ -23,7 +26,7 @@ local function make_turns(by)
     add(changed, whole(score), member)
   end
 
-  -- assign(score, args): the turn of a job that would be there by its arrival, as a score
+  -- assign(score, args): the turn of a job, as a score; score: the one that its arrival gives it
   local function assign(score, args)
     score = tonumber(score)
     local first = score - score % BAND
@@ -54,7 +57,8 @@ local function make_turns(by)
     end
   end
 
-  -- write(): what the above has noted; forgets the tenants that are behind. A turn of which no job is left is over, and the next one begins
+  -- write(): writes the noted turns, deletes the tenants that are behind. If no job of the current turn is left, the
+  -- next one begins
   local function write()
     call_in_batches('ZADD', TENANTS, changed)
     for priority, score in pairs(claimed_up_to) do

@@ -1,11 +1,11 @@
 -- How a new job gets its lock. (needs now, queue, score, job, ready, store, places, locks, endings)
--- What is wanted is "<rule>,<on_conflict>,<max_wait, ms>,<values>"; max_wait 0: no limit.
--- make_locker(): made once for a call, and only where a job is unique
+-- A request is "<rule>,<on_conflict>,<max_wait, ms>,<values>"; max_wait 0: no limit.
+-- make_locker(): created once in a call, and only if a job is unique
 local function make_locker()
-  local REPLACED_KEPT = 86400000    -- ms, 1 day at most: whatever is called often may replace many
-  local decisions_by_lock = {}                -- lock -> the way in which a new job of this call gets it
+  local REPLACED_KEPT = 86400000  -- ms, at most 1 day: frequent calls may replace many jobs
+  local decisions_by_lock = {}    -- lock -> the decision about a new job of this call
   local DEFERRED = ROOT .. ':deferred'
-  -- waiting_set(id, h): the set in which a job waits, and its score; nil where it waits in none
+  -- waiting_set(id, h): the set that a waiting job is in, and its score; nil: it does not wait
   local function waiting_set(id, h)
     if not h or h.ended_at or h.token then return nil end
     if redis.call('EXISTS', ROOT .. ':parents:' .. id) == 1 then return DEFERRED, redis.call('ZSCORE', DEFERRED, id) end
@@ -14,8 +14,8 @@ local function make_locker()
       if score then return set, score end
     end
   end
-  -- decide_lock(id, task, wanted): the way in which a new job gets its lock, for `store`; or nil, the job that holds it, and whether the
-  -- new one is refused. A job that runs is not replaced. Writes nothing
+  -- decide_lock(id, task, wanted): the decision for `store`: how a new job gets its lock; or nil, the job that holds
+  -- the lock, and whether that is an error. A running job is not replaced. Writes nothing
   local function decide_lock(id, task, wanted)
     local rule, on_conflict, max_wait, values = wanted:match('^(%w+),(%l+),(%d+),(.*)$')
     local key = ROOT .. ':unique:' .. task .. ':' .. values
@@ -35,12 +35,12 @@ local function make_locker()
     decision.makes_room = set ~= DEFERRED
     return decision
   end
-  -- replace(id, h, score, by): ends a job that waited
+  -- replace(id, h, score, by): ends a waiting job
   local function replace(id, h, score, by)
     cancel_waiting(id, h, math.min(failure_ttl(h), REPLACED_KEPT), score, 'REPLACED', 'job ' .. by .. ' replaced it before it began')
   end
-  -- store_with_lock(way, …): as `store`, and takes the lock. A job that takes the place of one that is ready keeps that place: otherwise calls that
-  -- come often would keep it from its turn
+  -- store_with_lock(decision, …): as `store`, and takes the lock. A job that replaces a ready job keeps the position of
+  -- that job: otherwise frequent calls would delay it without end
   local function store_with_lock(decision, task, args, score, due, header, expires_at, follow, flow)
     local id = decision.id
     if decision.since and decision.max_wait > 0 then due = math.min(due, decision.since + decision.max_wait) end
