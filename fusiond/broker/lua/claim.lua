@@ -1,65 +1,73 @@
--- include: now queue batches score text job events ready places wake rate argument_values turns store room broken locks follow tally endings unique rescue held_tasks limiter inbox due reassign_turns
+-- include: now queue batches score text job events ready places wake rate argument_values turns store room broken locks
+-- include: follow tally endings unique rescue held_tasks limiter inbox due reassign_turns
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs, each under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs, each
+-- under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
---       6 a token under which an enqueue may claim one job for the caller (give.lua); empty: none
---       7 few: how many children of the caller are free; no more jobs than that of the tasks that follow, nor of a queue that has a limit, and
---         no token where it gets jobs for all of them · 8 again, 1: the repeat of a request that got no reply; else 0
---       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", those of the tasks there that it can run; empty: nothing · tasks
--- reply {more 0|1|2: the next job is one of these and above that number, ms until something comes due or -1,
+--       6 a token under which an enqueue may claim one job for the caller (claim_on_enqueue.lua); empty: none
+--       7 few: how many children of the caller are free: the most jobs of the tasks that follow, and of a queue with a
+--         limit; the token counts only if the call gets fewer jobs · 8 again, 1: repeats a request that got no reply; else 0
+--       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", with the tasks there that it can run;
+--         empty: nothing · then the tasks of which the caller takes only `few` jobs
+-- reply {more: 0, 1, or 2: the next job is above `few`, ms until something is due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
---        {n, attempts, crashes, rescues, header, …}: of the n-th job, where it is not its first attempt and no more; this one counted
---        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires
---        and only where jobs were taken back or ended here: {id, task, RESCUED or the code of its error, the sentence of its error or empty,
---        attempts, rescues, token of the lost lease or empty, ms that its last attempt or it itself waited, log tag, …}
---        and in the same form, without id and task, each body that was put aside as broken: BROKEN and the reason
---        and only where `known_names` is of another version: conf `held_tasks`, empty where there is none; the caller claims again}
+--        {n, attempts, crashes, rescues, header, …}: of the n-th job, if this is not its first attempt or it has a header,
+--        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires,
+--        only if jobs were taken back or ended: {id, task, RESCUED or the code of its error, the message of its error or
+--        empty, attempts, rescues, token of the lost lease or empty, ms that its last attempt or the job waited, log tag, …}
+--        and in the same form, without id and task, each body that is broken: BROKEN and the reason,
+--        only if `has` is of another version: conf `held_tasks`, or empty; the caller claims again}
 --
--- moves inbox     -> queue | scheduled | broken | gone   gone: another job holds its lock, and the task's on_conflict is skip
+-- moves inbox     -> queue | scheduled | broken | gone   gone: another job holds its lock, and on_conflict is skip
 --       queue | held | scheduled | deferred -> canceled   a job from the inbox replaces it
---       scheduled -> queue              its time has come: a new place in its priority's row
---       started   -> queue              its lease has expired: its old place, rescues + 1
---       started   -> failed             LEASE_LOST, above max_rescues, or at once where its attempt alone was permitted to begin
+--       scheduled -> queue              it is due: behind the others of its priority
+--       started   -> queue              its lease has expired: its old score, rescues + 1
+--       started   -> failed             LEASE_LOST: more than max_rescues, or its permit was for that attempt only
 --       started   -> canceled           its lease has expired and a cancel was asked
---       queue     -> held               its task's limit has no place or no token for it; or conf names its task, and the caller does not have it
---       held      -> queue              it has one again, or the caller has its task: the old place
---       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child is handed
+--       queue     -> held               its limit has no place or token; or conf names its task, and the caller lacks it
+--       held      -> queue              the limit has one again, or the caller has its task: the old score
+--       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child accepts
 --       queue     -> started            lease, token, attempt + 1
---       queue | scheduled | started -> broken   no text, or none of a job
--- A repeat gives the same jobs again, leases renewed, tells the same of the others, and always that there is more, since it does not look. It never chooses jobs:
--- where the note of the last claim does not have its nonce, it gives none, and the caller claims with a new one. So the jobs of a token are
--- chosen once only. Fewer than `want`, and no more to be had: the caller is
--- noted as waiting; so is one that max_running stops. One that the rate stops is told when it may ask again. A reply ends with the job that takes it over 1 MB; the others stay where they are, and `more` says so.
--- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled events metrics wake
+--       queue | scheduled | started -> broken   no text, or not a job
+-- A repeat renews the leases of the same jobs and gives the same reply, but for `more`, which is 1, as it does not look
+-- at the queue. It never chooses jobs: if the note of the last claim has another nonce, it gives none, and the caller
+-- claims with a new nonce. So a nonce gets jobs only once.
+-- A caller that gets fewer jobs than it wants, and that no other limit stops than max_running, is noted as waiting. If
+-- the rate stops it, the reply says when it may ask again. The job that takes a reply over 1 MB is the last one in it;
+-- the others stay, and `more` is 1.
+-- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled
+--         events metrics wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reservation, free_left, once_tasks = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
-local free_children = free_left                  -- `free_left` is counted down below
+local free_children = free_left   -- `free_left` is counted down below
 local IS_REPEAT = ARGV[8] == '1'
 local known_names, runnable = ARGV[9] or '', {}   -- `runnable`: the tasks in it
 for task in known_names:gmatch(' (%S+)') do runnable[task] = true end
 for i = 10, #ARGV do once_tasks[ARGV[i]] = true end
 local LAST_CLAIM = ROOT .. ':claim:' .. dispatcher
 local UPKEEP = 100                -- of each kind, at most, in one call
-local REASSIGNED = 500                -- jobs that are placed again, at most, in one call
+local REASSIGNED = 500            -- jobs that get new turns, at most, in one call
 local REPEATABLE = 60000          -- ms
 local LEASE_ENDS = whole(now + lease)
 local TOKEN = 't' .. escape(nonce) .. ' '
-local LARGEST_BODY = 2097152      -- bytes, twice what a producer may give; whatever is larger was written by another program
-local LONGEST_ID = 1024           -- bytes; a longer id was written by another program
-local HELD_AT_ONCE = 500          -- jobs that are held for their tasks in one call, and a page
-local LARGE_REPLY = 1048576       -- bytes of bodies; a slow link must be able to bring it within the time of one reply
+local LARGEST_BODY = 2097152      -- bytes, twice the maximum of producers; another program has written what is larger
+local LONGEST_ID = 1024           -- bytes; another program has written a longer id
+local HELD_AT_ONCE = 500          -- jobs that one call holds for their tasks, about
+-- bytes of bodies; a slow link must be able to transfer it within the time limit of a reply
+local LARGE_REPLY = 1048576
 
--- at maxmemory a script passes whose first write frees memory (also: raises here if the key is not a set, before any write)
+-- at maxmemory Redis runs a script whose first write frees memory; if the key is not a set, this raises before any
+-- write
 redis.call('ZREM', QUEUE, '')
 
 local jobs, details, expiring, last, bytes = {}, {}, {}, 0, 0
 local leases, ids = {}, {}
 
--- add_job(id, task, args, waited): the reply's part about one job
+-- add_job(id, task, args, waited): adds a job to the reply
 local function add_job(id, task, args, waited)
   jobs[last + 1], jobs[last + 2], jobs[last + 3], jobs[last + 4] = id, task, args, waited
   last, bytes = last + 4, bytes + #args
@@ -67,13 +75,13 @@ local function add_job(id, task, args, waited)
   ids[n], leases[2 * n - 1], leases[2 * n] = id, LEASE_ENDS, id
 end
 
--- add_details(attempts, crashes, rescues, header): more about the same job
+-- add_details(attempts, crashes, rescues, header): of the job that was added last
 local function add_details(attempts, crashes, rescues, header)
   for _, value in ipairs({ #ids, attempts, crashes, rescues, header }) do details[#details + 1] = value end
   bytes = bytes + #header
 end
 
--- add_decoded(id, h): all about a job that was decoded, as it is after its claim
+-- add_decoded(id, h): adds a decoded job, after its claim
 local function add_decoded(id, h)
   local started, attempts = finite(h.started_at) or now, count(h.attempts)
   add_job(id, h.task, h.args, math.max(0, started - (finite(h.queued_at or h.created_at) or started)))
@@ -82,7 +90,7 @@ local function add_decoded(id, h)
   if expires then add(expiring, #ids, expires - now) end
 end
 
--- reply(more, pause, news): also when something comes due, or a lease expires, or a pause is over
+-- reply(more, pause, newer_names): also computes the time until something is due, a lease expires, or the pause is over
 local function reply(more, pause, newer_names)
   local due = tonumber(redis.call('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')[2]) or math.huge
   due = math.min(due, tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2]) or math.huge)
@@ -94,13 +102,13 @@ local function reply(more, pause, newer_names)
   }
 end
 
--- 0. the same call again: its reply was lost
+-- 0. a repeat: the reply was lost
 local before = redis.call('GET', LAST_CLAIM)
 local is_known = before and before:sub(1, #nonce + 1) == nonce .. ' '
 if is_known or IS_REPEAT then
   if not is_known then
     before = nonce .. ' '
-    -- If the first request comes late, it finds this note and takes no jobs: nobody waits for its reply
+    -- if the first request arrives later, it finds this note and takes no jobs: nobody waits for its reply
     redis.call('SET', LAST_CLAIM, before, 'PX', REPEATABLE)
   end
   local list, rest = before:sub(#nonce + 2):match('^([^\n]*)\n?(.*)$')
@@ -113,7 +121,7 @@ if is_known or IS_REPEAT then
   return reply(true)
 end
 
--- 1. take in the inbox · 2. scheduled jobs that are due -> queue · 3. expired leases -> queue, the old place; held jobs that may go on
+-- 1. inbox -> queue · 2. due jobs -> queue · 3. expired leases -> queue, held jobs that may run -> queue
 local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits', 'fair', 'placing', 'gaps', 'metrics', 'events', 'held_tasks')
 local suspended, held_names = conf[1] or conf[2], conf[11]
 read_limits(conf[5], held_names)
@@ -125,7 +133,7 @@ more = promote(UPKEEP) or more
 more = rescue_expired(UPKEEP, max_rescues) or more
 if limiter then more = limiter.recheck(UPKEEP) or more end
 write_endings()
--- release_runnable(): held -> queue, those that the caller can run, as far as they come before the last job that it wants
+-- release_runnable(): held -> queued, the jobs that the caller can run and that come before the last job that it wants
 local function release_runnable()
   local last = redis.call('ZRANGE', QUEUE, want - 1, want - 1, 'WITHSCORES')[2] or '+inf'
   for task in pairs(runnable) do
@@ -135,11 +143,11 @@ end
 if held_names and want > 0 and not suspended then release_runnable() end
 local must_wake_others = write_ready() or must_wake
 
--- 4. what the queue's limits let begin
+-- 4. how many jobs the limits of the queue allow
 local max_running = tonumber(conf[3])
 local every, burst = (conf[4] or ''):match('^(%S+) (%S+)$')
 local most, stop_reason, spent = want, nil, nil
--- limit_to(number, what): no more than so many begin
+-- limit_to(number, what): at most that many jobs begin; what: the reason
 local function limit_to(number, what)
   if number < most then most, stop_reason = math.max(0, number), what end
 end
@@ -150,21 +158,21 @@ if every then
   free_children, spent = rates().tokens(RATE, every, burst)
   limit_to(free_children, 'rate')
 end
--- last: what a limit stops, another free child would not help
+-- last: if another limit stops the call, it does not matter whether a child is free
 if max_running or every then limit_to(free_left, 'few') end
-local LIMIT = max_running and '-'   -- what the end of each job of this queue makes free
+local LIMIT = max_running and '-'  -- field `limit` of each job of this queue
 
--- 5. the first of the queue -> started
-local begun = {}                  -- the jobs that are given and were never claimed before: {key, text, …}
-local held = {}                   -- tasks of the jobs that are not, since a limit holds them
--- exceeds_free(task): counts a job of this task; whether it is one too many
+-- 5. the first jobs of the queue -> started
+local begun = {}                  -- jobs of this call in their first attempt: {key, text, …}
+local held = {}                   -- tasks of the jobs that a limit holds
+-- exceeds_free(task): counts a job of this task; returns whether no child is free for it
 local function exceeds_free(task)
   if not (once_tasks[task] or limits and limits[task]) then return false end
   free_left = free_left - 1
   return free_left < 0
 end
 
--- begin_decoded(id, text, score): true where it must stay where it was
+-- begin_decoded(id, text, score): returns true if the job must stay in the queue
 local function begin_decoded(id, text, score)
   local h = text and #id <= LONGEST_ID and with_args(id, decode(text))
   if not h then return break_job(id) end
@@ -190,7 +198,7 @@ local function begin_decoded(id, text, score)
   end
   if exceeds_free(h.task) then return true end
   if h.unique and h.unique:find('^started,') then free_lock(id, h) end
-  -- the limit that had held it is another one now: the turn of that one is passed on
+  -- another limit had held it, which now releases its next job
   if h.limit and h.limit ~= key then leave_limit(id, h) end
   h.limit = limit and limiter.take_place(id, key, limit, nonce) or LIMIT
   h.score, h.started_at, h.attempts, h.token, h.progress = score, now, count(h.attempts) + 1, nonce, nil
@@ -199,13 +207,13 @@ local function begin_decoded(id, text, score)
   if events then events.record_job('claimed', id, h) end
 end
 
--- first_claim(state): how a job begins that was never claimed before. Its state says when it was made and, if it does, when it expires. Jobs that were
--- made together often have the same state, so it is worked out once. false: another job
+-- first_claim(state): how a job begins that was never claimed before. Its state has its creation and, if set, its
+-- expiry. Jobs created together often have the same state, so the result is kept. false: another job
 local FIRST_CLAIM = {}
 local function first_claim(state)
   local created, task, header, large, rest = state:match('^c(%d+) l([1-9]%d*),(%d+),?(%d*)(.*)$')
   local expires = created and rest:match('^ x(%d+)$')
-  -- none that was made later than now: the clock was put back
+  -- not if it was created later than now: the clock was put back
   FIRST_CLAIM[state] = created and tonumber(created) <= now and (rest == '' or expires and created + expires > now) and {
     held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's', waited = now - created, expires = expires and created + expires - now,
     header_at = task + 2, args_at = task + header + 3, has_header = header ~= '0', large = large ~= '' and large,
@@ -237,7 +245,7 @@ local function is_unknown(task)
   if unknown[task] == nil then unknown[task] = is_listed(held_names, task) and not runnable[escape(task)] end
   return unknown[task]
 end
--- may_be_held(id, state): not what has expired, or cannot be read: its end comes when it is to begin
+-- may_be_held(id, state): false: it has expired or cannot be read, so it ends when it is to begin
 local function may_be_held(id, state)
   if not state:find(' [px]') then return true end
   local h = load_job(id)
@@ -249,7 +257,8 @@ local function may_be_held(id, state)
   end
   return true
 end
--- separate_unknown(popped, texts): the jobs whose tasks the caller does not have are to be held; the others, and their texts
+-- separate_unknown(popped, texts): notes the jobs to hold, whose tasks the caller lacks; returns the others, and their
+-- texts
 local function separate_unknown(popped, texts)
   local others, texts_of_others = {}, {}
   for i = 1, #popped, 2 do
@@ -267,7 +276,8 @@ local function separate_unknown(popped, texts)
   end
   return others, texts_of_others
 end
--- begin_page(popped, texts): claims what was popped, {id, score, …}, until there is enough; the rest goes back. True where one stays for its task
+-- begin_page(popped, texts): claims jobs of {id, score, …} until there are enough; puts back the rest. True: no child
+-- is free for the next one
 local function begin_page(popped, texts)
   local returned, stays = {}, nil
   for i = 1, #popped, 2 do
@@ -292,9 +302,10 @@ while not suspended and not stays and #ids < most and looked < most + UPKEEP and
   looked = looked + #popped / 2
   page = #popped == 0 and PAGE or most - #ids
 end
-local has_new_held                     -- jobs are held that others may have to be told of
+local has_new_held                -- jobs of a task are held that had no held jobs
 for task, jobs in pairs(to_hold) do has_new_held = hold_jobs(task, jobs) or has_new_held end
--- Only now: an error above would leave jobs whose texts say that they have begun, and that are in no set. Each would count a rescue
+-- Only now: after an error above, jobs would have the text of a claimed job and be in no set, and each would count a
+-- rescue
 write_texts(begun)
 if #ids > 0 then call_in_batches('ZADD', STARTED, leases) end
 if reassigned_turns then reassigned_turns.write() end
@@ -313,7 +324,7 @@ end
 
 if events then events.write() end
 
--- 6. who waits, and who is to be woken
+-- 6. note that the caller waits, wake other dispatchers
 if has_new_held then wake() end
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
 if held_names and not suspended then
@@ -322,11 +333,11 @@ end
 if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop_reason
 if #ids < want and not suspended and (not left or stopped == 'running') then
-  -- of a queue with a limit, its own or a task's, or with tenants, nothing but a claim may begin a job
+  -- in a queue with tenants, a limit or tasks with limits only a claim may begin jobs
   redis.call('SET', WAKE, reservation ~= '' and #ids < free_children and not (max_running or every or limits or fair or held_names) and reservation .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif must_wake_others and left then
   wake()
 end
--- what it knows of conf `held_tasks` is of another version
+-- the caller knows another version of conf `held_tasks`
 local newer_names = ARGV[9] and known_names:match('^%d*') ~= (held_names or ''):match('^%d*') and (held_names or '') or nil
 return reply(stays and 'few' or stopped == 'few' and 'few' or more or left and not stopped or newer_names and held_names, stopped == 'rate' and rates().until_next(spent, every, burst), newer_names)

@@ -1,46 +1,48 @@
--- include: now queue score wake text claim_message claim_on_enqueue single batches job events ready argument_values turns store room
+-- include: now queue score wake text claim_message claim_on_enqueue single batches job events ready argument_values turns
+-- include: store room
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  per job: id, task, args, priority, n, then n pairs of
---         at (epoch ms) · delay (ms from now, or from `at` if that stands before it and is to come) · expires (ms from now) · header (raw JSON)
---         follow (that field of the job)
---         unique (as shared/unique.lua says), the first of them
---       behind the jobs, where a WAIT or WAITAOF follows: 1
--- reply a digit per job: 0 stored · 1 the same job was there · 2 the id is another job's · 3 the queue is full · 4 another job holds the lock
---       5 the same, and that is an error · 6 as another job of the call got 5; then, for each 4 and 5, a blank and the id of that job
+--         at (epoch ms) · delay (ms from now, or from `at` if that precedes it and is in the future) · expires (ms from
+--         now) · header (raw JSON) · follow (that field of the job)
+--         unique (as in shared/unique.lua), which must be the first
+--       after the jobs, if a WAIT or WAITAOF follows: 1
+-- reply a digit per job: 0 stored · 1 the same job was there · 2 another job has the id · 3 the queue is full
+--       4 another job holds the lock · 5 the same, and that is an error · 6 another job of the call got 5
+--       then, for each 4 and 5, a blank and the id of the job that holds the lock
 --
--- moves      -> queue       at once, behind its priority, or for its tenant's turn
---            -> started     one small job, claimed for a dispatcher that waits: the message that wakes that has the job
---            -> scheduled   while its time is to come
---       queue | held | scheduled | deferred -> canceled   a new job of the same lock replaces it
--- Jobs that are unique come through `enqueue_unique`, which has the files that they need in front of this one: a call without them does not
--- pay for these. What is said here of locks is about such jobs. Those that wait for others come through `enqueue_after`.
--- A call stores all its new jobs, or none: at max_length, or where one gets 5. Jobs that wait for others do not count towards it.
+-- moves      -> queue       at once, behind its priority, or at its tenant's next turn
+--            -> started     one small job, claimed for a waiting dispatcher: the message that wakes it has the job
+--            -> scheduled   until it is due
+--       queue | held | scheduled | deferred -> canceled   a new job with the same lock replaces it
+-- A call with unique jobs runs `enqueue_unique`, one with jobs that wait for others `enqueue_after`. These are this
+-- file with more includes, so that other calls do not pay for them. Only there are locks used.
+-- A call stores all its new jobs, or none: if max_length is exceeded, or if a job gets 5. Jobs that wait for others do
+-- not count towards max_length.
 -- touches conf queue tenants held scheduled started canceled seq job unique events wake given
 
--- 1. look: every error must come before the first write
+-- 1. look: every error must precede the first write
 local left = room()
 
--- any_exists(keys): whether any of them exists
 local function any_exists(keys)
   for first = 1, #keys, PAGE do
     if redis.call('EXISTS', unpack(keys, first, math.min(first + PAGE - 1, #keys))) > 0 then return true end
   end
   return false
 end
--- is_same(id, task, args): whether the job that is there was made of the same body.
+-- is_same(id, task, args): whether the existing job has the same body
 local function is_same(id, task, args)
   local there = load_job(id)
   return there and there.task == task and there.args == args
 end
 
 local replies, to_store, positions, seen, keys = {}, {}, {}, {}, {}
--- of unique jobs: position in ARGV -> the way to its lock · ids of those that are there · whether one is refused
+-- of unique jobs: position in ARGV -> lock decision · ids of the existing jobs · whether one gets 5
 local decisions, existing, refused = {}, {}, false
-local more = 0                    -- jobs that count towards max_length: those that come, less those that are replaced
--- waits(first): whether the job that stands there in ARGV waits for others: `after` is its last option. Such jobs do not count
+local more = 0                    -- new jobs that count towards max_length, less those that are replaced
+-- waits(first): whether the job at that position of ARGV waits for others: `after` is its last option
 local function waits(first)
   local n = tonumber(ARGV[first + 4])
   return n > 0 and ARGV[first + 3 + 2 * n] == 'after'
@@ -53,7 +55,7 @@ while ARGV[at + 1] do
 end
 local all_new = not any_exists(keys)
 local locker                      -- what make_locker() has made
--- lock_reply(first, id): whether another job holds the lock of the job that stands there in ARGV; its reply then
+-- lock_reply(first, id): the reply if another job holds the lock of the job at that position of ARGV; else nil
 local function lock_reply(first, id)
   if ARGV[first + 5] ~= 'unique' or ARGV[first + 4] == '0' then return nil end
   locker = locker or make_locker()
@@ -65,7 +67,6 @@ local function lock_reply(first, id)
   if decision.makes_room and (decision.other or not waits(first)) then more = more - 1 end
   decisions[first], locker.decisions_by_lock[decision.key] = decision, decision
 end
--- answer(): the reply
 local function answer() return table.concat(replies) .. table.concat(existing) end
 at, n = 1, 0
 while ARGV[at + 1] do
@@ -87,7 +88,7 @@ while ARGV[at + 1] do
 end
 
 if #to_store == 0 then
-  -- What follows confirms only what its own connection has written, and another one may have stored the job.
+  -- WAIT confirms only what its own connection has written, and another connection may have stored the job
   local there = replies[1] == '1' and keys[1] or replies[1] == '4' and JOB .. existing[1]:sub(2)
   local text = ARGV[at] and there and redis.call('GET', there)
   if text then
@@ -102,7 +103,7 @@ if refused or more > math.max(left, 0) then
 end
 
 -- 2. write
--- options(first, n): what a job has beside id, task, args and priority -> due, header, expires_at, follow, after
+-- options(first, n): the options of a job -> due, header, expires_at, follow, after
 local function options(first, n)
   local due, header, expires_at, follow, after = 0, '', nil, nil, nil
   for i = first, first + 2 * n - 1, 2 do
@@ -124,12 +125,12 @@ local function options(first, n)
   return due, header, expires_at, follow, after
 end
 
-local waiting                     -- what WAKE has said; false: nothing; nil: it was not asked
--- may_be_reserved(args, due, header, expires_at): whether claim has nothing to check of this job but its turn
+local waiting                     -- the value of WAKE; false: nobody waits; nil: not read
+-- may_be_reserved(args, due, header, expires_at): whether the job's turn is all that a claim would check
 local function may_be_reserved(args, due, header, expires_at)
   return n == 1 and due <= now and not expires_at and #args + #header <= LARGEST_GIVEN
 end
--- claim_if_reserved(id, task, args, score, header): whether it was claimed for a dispatcher that waits
+-- claim_if_reserved(id, task, args, score, header): returns whether it was claimed for a waiting dispatcher
 local function claim_if_reserved(id, task, args, score, header)
   waiting = read_waiting()
   local token, left = open_reservation(waiting)
@@ -151,7 +152,7 @@ for i, first in ipairs(to_store) do
   local decision = decisions[first]
   if after and not (decision and decision.replaced_by) then
     due, follow, has_deferred = defer(id, after, due, follow, expires_at)
-    -- `max_wait` must not bring it into the row before its parents have ended
+    -- `max_wait` must not make it ready before its parents have ended
     if decision then decision.max_wait = 0 end
   end
   if decision then

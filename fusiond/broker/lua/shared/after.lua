@@ -1,13 +1,17 @@
--- Jobs that wait for others, their parents, which may be in other queues. (needs now, queue, score, job, ready, follow, endings)
--- ns:{q}:parents:<id>   HASH  of a job that waits: need: how many parents must have ended well; got: how many have; left: how many have not ended;
---                             run 1: each end is a good one; due: the job's own time, ms; "p <queue>/<id>" of each parent that has not ended
--- ns:{q}:children:<id>  LIST  of a parent: "<queue>/<id> <name by which that job knows this one>"
+-- Jobs that wait for others, their parents, which may be in other queues. (needs now, queue, score, job, ready, follow,
+-- endings)
+-- ns:{q}:parents:<id>   HASH  of a job that waits: need: how many parents must end well; got: how many have ended well;
+--                             left: how many have not ended; run 1: each end is a good one; due: the job's own due time,
+--                             ms; "p <queue>/<id>": a parent that has not ended
+-- ns:{q}:children:<id>  LIST  of a parent: "<queue>/<id> <name of this job in that job's list of parents>"
 -- ns:{q}:expiring       ZSET  jobs that wait for others -> when they expire, ms
--- The job is in `deferred`, and asks each parent by its queue's outbox to be told of its end; the parent's queue tells it by its own.
+-- The job is in `deferred`. Through its queue's outbox it asks each parent for a message about its end, and the
+-- parent's queue answers through its own outbox.
 local PARENTS, EXPIRING = ROOT .. ':parents:', ROOT .. ':expiring'
-local NEVER = now + 1e12          -- ms; until `write_deferred` it is among the scheduled ones, as far as `store` knows
+local NEVER = now + 1e12          -- ms; until `write_deferred` the job is among the scheduled ones
 local deferred = {}              -- {now, id, …}
--- defer(id, after, due, follow, expires_at): a new job waits; after: "<need, 0: all> <run 0|1> <parent> …". Its due time and `follow` for `store`; true
+-- defer(id, after, due, follow, expires_at): a new job waits; after: "<need, 0: all> <run 0|1> <parent> …". Returns its
+-- due time and `follow` for `store`, and true
 local function defer(id, after, due, follow, expires_at)
   local need, run, names = after:match('^(%d+) (%d) (.*)$')
   local fields, left, here = {}, 0, ROOT:match('{(.*)}$')
@@ -25,13 +29,13 @@ local function defer(id, after, due, follow, expires_at)
   add(deferred, whole(now), id)
   return NEVER, (follow or '') .. 'd', true
 end
--- write_deferred(): scheduled -> deferred, behind `write_ready`
+-- write_deferred(): scheduled -> deferred; comes after `write_ready`
 local function write_deferred()
   for i = 2, #deferred, 2 do redis.call('ZREM', SCHEDULED, deferred[i]) end
   call_in_batches('ZADD', ROOT .. ':deferred', deferred)
   if has_posted then write_posted() end
 end
--- leave_deferred(id): the job waits for others no more; its fields, or nil where it does not wait
+-- leave_deferred(id): the job no longer waits for others; returns its fields, nil: it does not wait
 local function leave_deferred(id)
   redis.call('DEL', PARENTS .. id)
   redis.call('ZREM', EXPIRING, id)
@@ -41,7 +45,7 @@ local function leave_deferred(id)
   if h and h.follow == '' then h.follow = nil end
   return h
 end
--- release_deferred(id, due): deferred -> queue | scheduled
+-- release_deferred(id, due): deferred -> queued | scheduled
 local function release_deferred(id, due)
   local h = leave_deferred(id)
   if not h then return end
@@ -56,7 +60,7 @@ local function release_deferred(id, due)
     make_ready(id, whole(with_sequence(finite(h.score) or 254 * BAND, redis.call('INCR', SEQ))), h.args)
   end
 end
--- fail_deferred(id, h, code, message): ends a job that waited; its text is the caller's
+-- fail_deferred(id, h, code, message): ends a waiting job; the caller writes its text
 local function fail_deferred(id, h, code, message)
   h.ended_at, h.last_outcome, h.error = now, code:lower(), failure(code, message)
   register_ended(id, 'failed', failure_ttl(h), h)
@@ -70,7 +74,7 @@ local function end_deferred(id, code, message)
   fail_deferred(id, h, code, message)
   save_job(id, h)
 end
--- parent_ended(id, name, status): one of the job's parents has ended; what was told before changes nothing
+-- parent_ended(id, name, status): one of the job's parents has ended; a repeat changes nothing
 local HOW_ENDED = { failed = 'has failed', canceled = 'was canceled', missing = 'is not kept any more, or never was' }
 local function parent_ended(id, name, status)
   local key = PARENTS .. id
@@ -88,12 +92,12 @@ local function parent_ended(id, name, status)
     end_deferred(id, code, 'its parent ' .. name:gsub('[^%w_.:@/-]', '?') .. ' ' .. (HOW_ENDED[status] or 'has ended'))
   end
 end
--- ended_status(id, h): nil where it has not
+-- ended_status(id, h): nil: it has not ended
 local function ended_status(id, h)
   if not h.ended_at then return nil end
   return redis.call('ZSCORE', ROOT .. ':finished', id) and 'finished' or redis.call('ZSCORE', ROOT .. ':canceled', id) and 'canceled' or 'failed'
 end
--- add_child(id, queue, child, name): a job asks to be told of the end of this one
+-- add_child(id, queue, child, name): the job `child` asks for a message about the end of this job
 local function add_child(id, queue, child, name)
   local key, entry = ROOT .. ':children:' .. id, queue .. '/' .. child .. ' ' .. name
   if redis.call('EXISTS', key) == 0 then

@@ -1,6 +1,7 @@
--- call_in_batches(command, key, list [, option]): `command key [option] list…` for a list of any length.
--- In parts, an even number of words. unpack() runs out of stack at about 8,000. And the server makes a string of each word, and forgets it behind
--- the command: those of a short command are made where those of the one before it were, and stay in the processor's caches.
+-- call_in_batches(command, key, list [, option]): `command key [option] list…` for a list of any length. A batch has an
+-- even number of words. unpack() cannot return more than about 8,000. And the server makes a string of each word, and
+-- frees it after the command: the strings of a short command reuse the memory of the one before it, which is still in
+-- the processor's cache.
 local PART = 100                  -- words
 local function call_in_batches(command, key, list, option)
   for first = 1, #list, PART do

@@ -1,4 +1,5 @@
--- What cannot be read is kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf `store_broken`.
+-- Bodies that cannot be read are kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf
+-- `broken`.
 local BROKEN_KEPT = 1000
 local broken_reasons = {}              -- the reasons of this call
 local function store_broken(reason, raw)
@@ -8,12 +9,13 @@ local function store_broken(reason, raw)
   redis.call('HINCRBY', CONF, 'broken', 1)
   if events then events.record('broken', '-', '-', ' m' .. escape(reason:sub(1, 255))) end
 end
--- break_job(id): the same for a job whose text is missing or none of a job; frees its keys. Its sets are the caller's. (needs job)
+-- break_job(id): the same for a job whose text is missing or not a job; deletes its keys. The caller removes it from
+-- its sets. (needs job)
 local function break_job(id)
   local raw, args = redis.pcall('GET', JOB .. id), redis.pcall('GET', JOB .. id .. ARGS)
   if type(raw) == 'table' then raw = redis.call('DUMP', JOB .. id) end
   if type(args) == 'string' then raw = (raw or '') .. args end
-  -- kept first: where that fails nothing is gone
+  -- stored first: if that fails, nothing is lost
   store_broken('job ' .. id .. (raw and ' is not a job' or ' has no body'), raw or id)
   delete_jobs({ id })
 end

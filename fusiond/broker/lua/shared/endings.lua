@@ -1,30 +1,30 @@
--- Where jobs leave `started`, and where they end; every script that has one do so calls this file, and `write_endings` at its end.
--- A registry of ended jobs holds id -> the time from which the job may be dropped. (needs now, queue, many, job, line_up, places, locks,
--- follow; and tally, where a job ends that waited)
-local REMEMBERED = 60000          -- ms that an id is known after its end, so that a repeated enqueue does not run it again
-local FAILED_KEPT = 2592000000    -- ms, 30 days: what `failure_ttl` is of a task of which nothing else is known
+-- How jobs leave `started` and how they end. A script in which that happens calls `write_endings` at its end. A
+-- registry of ended jobs holds id -> the time from which the job may be deleted. (needs now, queue, batches, job,
+-- ready, places, locks, follow; and tally, if a waiting job ends)
+-- ms that an id is known after its end, so that a repeated enqueue does not run it again
+local REMEMBERED = 60000
+local FAILED_KEPT = 2592000000    -- ms, 30 days: `failure_ttl` of a task without a known one
 local REGISTRY_KEPT = 1000000     -- jobs in one registry
 local KEPT_UNTIL = {}             -- ttl -> score
 local left_started, endings = {}, {}      -- ids · status -> {score, id, …}
-local ended_waiting = {}          -- of the jobs that ended without an attempt: task, letter of tally.lua, …
--- keep_until(ttl): the score of a job that ends now.
+local ended_waiting = {}          -- jobs that ended without an attempt: task, letter of tally.lua, …
 local function keep_until(ttl)
   return now + math.max(tonumber(ttl) or 0, REMEMBERED)
 end
--- failure_ttl(h): ms for which a job is kept that fails or is canceled here: what its call says, or its task
+-- failure_ttl(h): for how many ms to keep a job that fails or is canceled here: from its header, or else from its task
 local function failure_ttl(h)
   local header = h.header or ''
   local good, said = pcall(cjson.decode, header:find('"failure_ttl"', 1, true) and header or '{}')
   local seconds = good and type(said) == 'table' and finite(said.failure_ttl)
   return seconds and math.floor(seconds * 1000) or finite(redis.call('HGET', CONF, 'failure_ttl:' .. h.task)) or FAILED_KEPT
 end
--- leave_started(id, limit): an attempt is over, whatever becomes of its job; `limit`: the field of the job, which is then the caller's to clear.
+-- leave_started(id, limit): an attempt is over; limit: the job's field, which the caller then clears
 local function leave_started(id, limit)
   left_started[#left_started + 1] = id
   if limit then free_place(id, limit) end
 end
--- register_ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. Its text, written after this, and the set that it was in are the
--- caller's. `h`: its fields, which may be left out of a job that has no other words than those of a first attempt
+-- register_ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. The caller writes its text after this,
+-- and removes it from its set. h: its fields; nil: the job has only the fields of a first attempt
 local function register_ended(id, status, ttl, h)
   if h and h.limit then leave_limit(id, h) end
   local list, score = endings[status], KEPT_UNTIL[ttl]
@@ -41,11 +41,11 @@ local function register_ended(id, status, ttl, h)
   if h and h.follow then follow_up(id, status, h) end
   if h and h.flow then notify_run(status, h) end
 end
--- failure(code, message): the error document of a job that Redis itself ends.
+-- failure(code, message): the error document of a job that a script ends
 local function failure(code, message)
   return '{"code":"' .. code .. '","type":"","message":"' .. message .. '","traceback":""}'
 end
--- cancel_waiting(id, h, ttl, score, code, message): ends a job that waited; the set that it was in is the caller's.
+-- cancel_waiting(id, h, ttl, score, code, message): ends a waiting job; the caller removes it from its set
 local function cancel_waiting(id, h, ttl, score, code, message)
   leave_limit(id, h)
   h.score, h.ended_at, h.last_outcome = score, now, 'canceled'
@@ -55,7 +55,7 @@ local function cancel_waiting(id, h, ttl, score, code, message)
   if events then events.record_ended('canceled', id, h) end
   save_job(id, h)
 end
--- excess_ids(key, limit): the first to go of a registry that has grown over REGISTRY_KEPT, of those whose id may be forgotten.
+-- excess_ids(key, limit): the jobs to delete first from a registry with more than REGISTRY_KEPT jobs
 local function excess_ids(key, limit)
   local excess = math.min(redis.call('ZCARD', key) - REGISTRY_KEPT, limit)
   local gone = {}
@@ -65,7 +65,8 @@ local function excess_ids(key, limit)
   end
   return gone
 end
--- trim(status, limit): drops ended jobs whose time is over, text and registry together, `limit` at most; how many.
+-- trim(status, limit): deletes ended jobs that need no longer be kept, text and entry, at most `limit`; returns how
+-- many
 local function trim(status, limit)
   local key = ROOT .. ':' .. status
   local gone = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, limit)
@@ -75,7 +76,7 @@ local function trim(status, limit)
   call_in_batches('ZREM', key, gone)
   return #gone
 end
--- write_endings(): writes what the above has noted, and drops as many jobs whose time is over as have ended, and a few more.
+-- write_endings(): writes what was noted, and deletes as many old jobs as have ended, and a few more
 local function write_endings()
   call_in_batches('ZREM', STARTED, left_started)
   for status, list in pairs(endings) do

@@ -1,17 +1,19 @@
--- What a job means for other queues, as when it ends. (needs now, queue, batches, job, ready)
--- A script touches one queue only, so what it has for another one goes to the outbox of its own queue, in the same moment as its cause. From there
--- dispatchers and sweeps bring it (outbox.lua, deliver.lua).
+-- What a job causes in other queues, for example when it ends. (needs now, queue, batches, job, ready)
+-- A script touches one queue only. What it has for another queue it puts into the outbox of its own queue, together
+-- with its other writes. Dispatchers and sweeps deliver the outbox (outbox.lua, deliver.lua).
 -- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far
--- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of texts: its kind, then what the
---                               function of that name in deliver.lua is called with
--- A number is above all that were given to the target before, and never below the clock: a Redis that came back with less gives none twice.
--- What a job's `follow_up` says, a letter for each:
+-- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of texts:
+--                               its kind, then the arguments of the function of that name in deliver.lua
+-- A number is above all earlier numbers of the target, and never below the clock: a Redis that has lost data gives no
+-- number twice. A job's field `follow` has these letters:
 --   s, f  its header has a callback for its success, for its failure
---   c     other jobs wait for it: ns:{q}:children:<id>      d  it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
-local has_posted = false          -- something is in the outbox that this call has put there, or another one whose reply may be lost
-local announces = true            -- whether the dispatchers of this queue are to be told; a script whose reply says it needs no message
+--   c     other jobs wait for it: ns:{q}:children:<id>
+--   d     it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
+-- this call has put something into the outbox, or an earlier one whose reply may be lost
+local has_posted = false
+local announces = true            -- whether to publish that the outbox has entries; not if the script's reply says so
 local posted = {}                 -- target -> {entry, …}
--- post(target, kind, …): has `write_posted` put an entry into the outbox; each value is a text
+-- post(target, kind, …): notes an entry, which `write_posted` puts into the outbox; each value is a text
 local function post(target, ...)
   posted[target] = posted[target] or {}
   add(posted[target], cmsgpack.pack({ ... }))
@@ -29,15 +31,15 @@ local function write_posted()
   posted = {}
 end
 
--- error_text(raw): of an error document, its code and message
+-- error_text(raw): code and message of an error document
 local function error_text(raw)
   local good, found = pcall(cjson.decode, raw or '')
   if not good or type(found) ~= 'table' then return 'it failed' end
   local said = tostring(found.code) .. ': ' .. tostring(found.message)
   return said:sub(1, 500)
 end
--- notify_run(status, h): a job that is a step of a flow has ended; its run is told. The field is "<queue of the run> <run> <step> <number> <round>
--- <1: its result is needed>"
+-- notify_run(status, h): a job that is a step of a flow has ended: tells the run. The field `flow` is "<queue of the
+-- run> <run> <step> <number> <round> <1: its result is needed>"
 local LETTER = { finished = 'f', failed = 'x', canceled = 'c' }
 local function notify_run(status, h)
   local target, run, step, n, round, keep = h.flow:match('^(%S+) (%S+) (%S+) (%d+) (%d+) (%d)$')
@@ -46,12 +48,12 @@ local function notify_run(status, h)
   post(target, 'step_end', run, step, n, round, LETTER[status], payload)
 end
 
--- make_follower(): what follows is made once for a call, and only where a job has something that follows it
+-- make_follower(): created once in a call, and only if a job causes something in another queue
 local function make_follower()
-  local LARGEST = 65536             -- bytes of a value that a callback is given
+  local LARGEST = 65536           -- bytes of a value that a callback gets
   local CALLBACK = { finished = 's', failed = 'f' }
 
-  -- string_end(raw, at): of JSON, where the text ends that begins there
+  -- string_end(raw, at): where the JSON string ends that begins there
   local function string_end(raw, at)
     repeat
       at = raw:find('["\\]', at + 1)
@@ -59,7 +61,7 @@ local function make_follower()
       at = at + 1
     until false
   end
-  -- value_end(raw, at): the place behind the value that begins there. Raises an error where that is no JSON
+  -- value_end(raw, at): the first byte after the value that begins there. Raises an error if it is not JSON
   local function value_end(raw, at)
     local first, depth = raw:byte(at), 0
     if first == 34 then return string_end(raw, at) + 1 end
@@ -72,7 +74,8 @@ local function make_follower()
     until depth == 0
     return at
   end
-  -- members(raw): the values of a list, or of an object by its names, as they came: what cjson decodes must not be encoded again
+  -- members(raw): the values of a list or object, unchanged, by index or name: what cjson has decoded must not be
+  -- encoded again
   local function members(raw)
     local found, at = {}, raw:find('[%[{]') + 1
     local is_object = raw:byte(at - 1) == 123
@@ -91,7 +94,7 @@ local function make_follower()
     until false
   end
 
-  -- arguments(id, h): args and kwargs of a job as raw JSON; nil where they are too large
+  -- arguments(id, h): args and kwargs of a job as raw JSON; nil: they are too large
   local function arguments(id, h)
     if tonumber(h.large or #h.args) > LARGEST or not with_args(id, h) then return nil end
     local good, found = pcall(members, h.args)
@@ -99,7 +102,7 @@ local function make_follower()
     return found[1] or found.args or '[]', found[2] or found.kwargs or '{}'
   end
 
-  -- callback_event(id, status, h): what a callback is called with, as JSON
+  -- callback_event(id, status, h): the argument of a callback, as JSON
   local function callback_event(id, status, h)
     local args, kwargs = arguments(id, h)
     local truncated, parts = args == nil, {}
@@ -121,7 +124,7 @@ local function make_follower()
     return '{' .. table.concat(parts, ',') .. '}'
   end
 
-  -- post_callback(id, status, h): posts the job of the callback; its id is the same whoever ends this job in this moment
+  -- post_callback(id, status, h): posts the job of the callback. Its id depends only on this job and the time
   local function post_callback(id, status, h)
     local good, header = pcall(cjson.decode, h.header or '')
     local wanted = good and (header.follow or {})[status == 'finished' and 'on_success' or 'on_failure']
@@ -133,7 +136,7 @@ local function make_follower()
       wanted.unique or '')
   end
 
-  -- notify_children(id, status): posts to each job that waits for this one that it has ended
+  -- notify_children(id, status): tells each job that waits for this one that it has ended
   local function notify_children(id, status)
     local key, first = ROOT .. ':children:' .. id, 0
     repeat
@@ -157,7 +160,7 @@ local function make_follower()
   end
 end
 local handler
--- follow_up(id, status, h): the job has ended, and its fields say what follows
+-- follow_up(id, status, h): the job has ended: does what its field `follow` says
 local function follow_up(id, status, h)
   handler = handler or make_follower()
   handler(id, status, h)

@@ -2,8 +2,8 @@
 -- there. The jobs of these tasks are held, and only a claim whose caller has the task gets them. The texts of the jobs
 -- do not change, so many can be held quickly. (needs now, queue, score, text, batches, job, events, places)
 -- conf `held_tasks`    "<version> <task> <task> … ", each task one word; missing: there is no such task
--- conf `held:<task>`   "<since> <paused> <next>\n<error>": since when nobody takes its jobs, epoch ms; ms of that in which no
---                      worker group served the queue; when to check for jobs that have waited too long; their error
+-- conf `held:<task>`   "<since> <paused> <next>\n<error>": since when nobody takes its jobs, epoch ms; for how many ms
+--                      of that no group served the queue; when to check for jobs that have waited too long; their error
 -- ns:{q}:held:?<task>  ZSET  the held jobs of one task: id -> the score that they had when they were ready
 local MOST_HELD_TASKS = 1000
 -- is_listed(held_names, task): held_names: conf `held_tasks`

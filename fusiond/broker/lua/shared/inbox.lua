@@ -1,12 +1,12 @@
--- The inbox: raw JSON objects that any language has pushed, taken in by the claim.
--- (needs now, queue, score, job, ready, store, room, broken, locks, unique, argument_values, limiter)
--- Only the header is decoded. The whole object is stored as it came, as `args`: what cjson decodes must not be encoded again,
--- since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
+-- The inbox: raw JSON objects that programs in any language have pushed. The claim takes them in. (needs now, queue,
+-- score, job, ready, store, room, broken, locks, unique, argument_values, limiter)
+-- Only the header is decoded. The whole object is stored unchanged, as `args`: what cjson has decoded must not be
+-- encoded again, since it turns [] into {}, rounds large integers and cuts floats to 14 digits.
 local TEN_YEARS = 315360000       -- seconds
 local LARGEST = 1048576           -- bytes, as of the producers' arguments
-local skipped, must_wake = 0, false  -- pushes that another job's lock has kept out · whether those who wait must know of a job already
+local skipped, must_wake = 0, false  -- pushes that were skipped as another job has the lock · a job is ready already
 
--- make_reader(): what follows is made only where there is something in the inbox: to make functions takes a script as long as to use them
+-- make_reader(): created only if the inbox has a job: creating functions takes a script as long as using them
 local function make_reader()
   local locker
   local queue_of = elsewhere and cjson.decode(elsewhere) or {}
@@ -22,7 +22,7 @@ local function make_reader()
     return table.concat(out)
   end
 
-  -- new_id(raw, nth): 22 characters as of the producers' ids: 48 bits of time, then what the digest of body and moment gives
+  -- new_id(raw, nth): 22 characters, as producers make them: 48 bits of time, then a digest of body and time
   local function new_id(raw, nth)
     local id, ms = characters(ROOT .. time[1] .. '.' .. time[2] .. '.' .. nth .. raw, 14), now
     for _ = 1, 8 do
@@ -32,12 +32,12 @@ local function make_reader()
     return id
   end
 
-  -- id_of_key(task, key): the same task and key pushed again are the same job
+  -- id_of_key(task, key): the same task and key always give the same job
   local function id_of_key(task, key)
     return 'k-' .. characters(task .. '\0' .. key, 20)
   end
 
-  -- is_utf8(value): each good character of several bytes becomes a blank; a byte that is left is none
+  -- is_utf8(value): replaces each valid character of several bytes by a blank; a byte that is left is not valid
   local SEVERAL = {
     '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\239][\128-\191][\128-\191]',
     '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
@@ -50,7 +50,7 @@ local function make_reader()
     return not value:find('[\128-\255]')
   end
 
-  -- text(value, most), number(value, least, most): the value if it is one, nil if it is absent, an error otherwise
+  -- text(value, most), number(value, least, most): the value; nil: it is absent; an error: it is not one
   local function text(name, value, most)
     if value == nil or value == cjson.null then return nil end
     if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
@@ -65,7 +65,6 @@ local function make_reader()
     return value
   end
 
-  -- traceparent(value): a W3C traceparent
   local function traceparent(value)
     local said = text('traceparent', value, 255)
     if not said then return nil end
@@ -75,14 +74,14 @@ local function make_reader()
     return said
   end
 
-  -- What would change when or how often a job runs, and who is told of its end, must not be left out in silence.
+  -- These keys change when or how often a job runs, or what happens at its end, so they are refused and not ignored.
   local BY_CLIENT, BY_FILE = 'enqueue the job with a client, or remove it', 'the file says it of the task; remove it here'
   local NOT_PUSHED = {
     after = BY_CLIENT, join = BY_CLIENT, on_parent_failure = BY_CLIENT, timeout = BY_CLIENT,
     unique = BY_FILE, on_success = BY_FILE, on_failure = BY_FILE, limit = BY_FILE,
   }
 
-  -- parse(raw): what the header says; raises a reason that a person can act on
+  -- parse(raw): the header; raises a reason that a person can act on
   local function parse(raw)
     if #raw > LARGEST then error('larger than ' .. LARGEST .. ' bytes', 0) end
     local good, job = pcall(cjson.decode, raw)
@@ -107,7 +106,7 @@ local function make_reader()
     }
   end
 
-  -- defaults(job): priority, expiry and uniqueness of its task, as the daemons have written them to conf
+  -- defaults(job): priority, expiry and uniqueness of its task, which daemons have written to conf
   local function defaults(job)
     local known = redis.call('HGET', CONF, 'task:' .. job.task)
     local priority, expires, unique, follow = (known or ''):match('^(%d+) (%d*) ?(%S*) ?(.*)$')
@@ -122,10 +121,9 @@ local function make_reader()
     job.due = job.at and math.floor(job.at * 1000) or job.delay and now + math.floor(job.delay * 1000) or 0
   end
 
-  -- new_score(job): behind the others of its priority
   local function new_score(job) return (255 - job.priority) * BAND + redis.call('INCR', SEQ) end
 
-  -- take_unique(job, raw, header): stores it if it gets its lock; raises a reason
+  -- take_unique(job, raw, header): stores the job if it gets its lock; raises a reason
   local function take_unique(job, raw, header)
     locker = locker or make_locker()
     local decision, other, refused = locker.decide_lock(job.id, job.task, job.lock .. ',' .. argument_values().of(job.by, job.args, job.kwargs))
@@ -135,7 +133,7 @@ local function make_reader()
       return
     end
     locker.store(decision, job.task, raw, new_score(job), job.due, header, job.expires_at, job.follow)
-    -- the next body may be the same by `unique`
+    -- the next body may have the same lock
     write_endings()
     must_wake = write_ready() or must_wake
   end
@@ -158,22 +156,21 @@ local function make_reader()
       error('retry: no daemon of the queue has a retry policy of this name', 0)
     end
     defaults(job)
-    -- its meta stays inside the raw object
+    -- `meta` stays inside the raw object
     local options = {}
     for _, name in ipairs({ 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }) do options[name] = job[name] end
     local header = next(options) and cjson.encode(options) or ''
-    -- the callbacks as they came
+    -- the callbacks unchanged
     if job.follow then header = '{"follow":' .. job.callbacks .. (header == '' and '}' or ',' .. header:sub(2)) end
     if job.lock then return take_unique(job, raw, header) end
     store(job.id, job.task, raw, new_score(job), job.due, header, job.expires_at, nil, job.follow)
-    -- the next body may be the same job
     write_stored()
   end
 
   return take
 end
 
--- take_in(limit): moves up to `limit` bodies from the inbox to where they belong; whether there may be more
+-- take_in(limit): takes up to `limit` bodies from the inbox; returns whether there may be more
 local function take_in(limit)
   local inbox = ROOT .. ':inbox'
   local length = redis.pcall('LLEN', inbox)
@@ -183,7 +180,7 @@ local function take_in(limit)
     return false
   end
   if length == 0 then return false end
-  -- full: what was pushed stays in the inbox until there is room
+  -- a full queue leaves the bodies in the inbox
   limit = math.min(limit, room())
   if limit <= 0 then return false end
   -- LPUSH at one end, RPOP at the other: first in, first out

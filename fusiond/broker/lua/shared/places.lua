@@ -6,7 +6,7 @@
 -- ns:{q}:places:<key>  HASH  id -> token of the attempt that has the place
 -- ns:{q}:held          ZSET  all held jobs: id -> the score that they had when they were ready
 -- ns:{q}:held:<key>    ZSET  the same of one key
--- ns:{q}:again         ZSET  ms: when to check a key ('k<key>') that holds jobs again, and when a held job expires ('x<id>')
+-- ns:{q}:again         ZSET  ms: when to check a key that holds jobs ('k<key>'), and when a held job expires ('x<id>')
 -- A key that holds jobs has a released job in the ready set, or no free place, or a time in `again`. So each script
 -- that removes a released job of a key from the ready set without a claim, or frees a place, releases the next held job
 -- of the key.

@@ -1,7 +1,8 @@
--- What a claim tells of jobs that it does not give: those that it took back from a worker whose lease had expired, and those that it ended.
--- (needs now, queue, score, job, batches, ready, broken, endings)
+-- The jobs that a claim reports and does not hand out: jobs that it took back because their lease had expired, and jobs
+-- that it ended. (needs now, queue, score, job, batches, ready, broken, endings)
 local reclaimed = {}
--- report_reclaimed(id, code, why, …): the reply's part about one of them; it was ready from `since`, and waited until `upto`
+-- report_reclaimed(id, code, why, …): the reply's part about one of them; it was ready at `since` and waited until
+-- `upto`
 local function report_reclaimed(id, code, why, task, attempts, rescues, token, since, upto, header)
   local tag = ''
   if header and #header <= 65536 and header:find('"log_tag"', 1, true) then
@@ -13,17 +14,18 @@ local function report_reclaimed(id, code, why, task, attempts, rescues, token, s
     id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
   }) do reclaimed[#reclaimed + 1] = each end
 end
--- expiry_message(h): the sentence of a job that may not begin any more
+-- expiry_message(h): the message of a job that has expired
 local function expiry_message(h)
   return count(h.attempts) == 0 and 'it had not begun when it expired' or 'its next attempt had not begun when it expired'
 end
--- final_error(h, code, message): that of a job that ends here. One that expires behind an attempt that raised keeps that exception
+-- final_error(h, code, message): the error of a job that ends here. A job that expires after an exception keeps the
+-- exception
 local function final_error(h, code, message)
   if code ~= 'EXPIRED' or not h.error then return failure(code, message) end
   local error = h.error:gsub('"code": ?"[^"]*"', '"code": "EXPIRED"', 1)
   return (error:gsub('", ?"traceback"', '; ' .. message .. '%0', 1))
 end
--- end_job(id, h, status, code, message, ttl, score, …): the rest as of `report_reclaimed`
+-- end_job(id, h, status, code, message, ttl, score, …): the other arguments are those of `report_reclaimed`
 local function end_job(id, h, status, code, message, ttl, score, ...)
   local held_by = select(4, ...)
   h.ended_at, h.token, h.last_outcome, h.error, h.score = now, nil, code:lower(), final_error(h, code, message), score
@@ -32,7 +34,7 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   save_job(id, h)
   report_reclaimed(id, code, message, ...)
 end
--- rescue(id, max_rescues): its lease has expired
+-- rescue(id, max_rescues): takes back a job whose lease has expired
 local function rescue(id, max_rescues)
   local h = load_job(id)
   leave_started(id, h and h.limit)
@@ -56,7 +58,8 @@ local function rescue(id, max_rescues)
     return_to_ready(id, whole(score))
   end
 end
--- rescue_expired(limit, max_rescues): expired leases -> queue, at the old place, or their end; whether there may be more
+-- rescue_expired(limit, max_rescues): takes back or ends the jobs whose leases have expired; returns whether there may
+-- be more
 local function rescue_expired(limit, max_rescues)
   local first = tonumber(redis.call('ZRANGE', STARTED, 0, 0, 'WITHSCORES')[2])
   if not first or first > now then return false end

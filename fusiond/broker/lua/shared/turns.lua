@@ -6,8 +6,9 @@
 -- adds one turn at most. So turns stay in the band of their priority, and a job with its arrival as sequence number is
 -- behind all others.
 -- conf `fair`     the arguments, separated by commas
--- ns:{q}:tenants  ZSET  "<priority>" -> the current turn: that of the job claimed last, or the next one if no other job has it
---                       · "<priority> <values>" -> the last turn of that tenant; both are scores
+-- ns:{q}:tenants  ZSET  "<priority>" -> the current turn: that of the job claimed last, or the next one if no other job
+--                       has it
+--                       "<priority> <values>" -> the last turn of that tenant; both are scores
 -- Tenants whose last turn is before the current one are deleted.
 local TENANTS = ROOT .. ':tenants'
 -- make_turns(by): created once in a call, and only if the queue has tenants
