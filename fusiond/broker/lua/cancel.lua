@@ -4,12 +4,12 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id · 2 who asks, or empty
--- reply canceled · asked: it runs; its dispatcher hears of it by the next renew, which the message on `wake` brings forward
+-- reply canceled · asked: it runs; its dispatcher learns of it with the next renew, which a message on `wake` causes
 --       ended: it had ended before · missing
 --
 -- moves queue | held | scheduled | deferred -> canceled
---       held -> queue    another one, whose turn it is then
--- A finish that arrives before the cancel is carried out wins.
+--       held -> queue    the next job of its limit
+-- A finish that arrives before the dispatcher has killed the job wins.
 -- touches conf queue held again scheduled deferred job unique canceled events metrics wake
 
 redis.call('ZREM', QUEUE, '')

@@ -1,25 +1,26 @@
 -- include: now queue batches score text job events ready places held_tasks
 --
--- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
+-- counts(queue): how many jobs each status has, and how long the oldest ready job has waited
 --
 -- KEYS  1 ns:{q}
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
---        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired,
---        max_running | nil, rate as of `configure` | nil, pushes left out for another job's lock, held, limits as of `configure` | nil,
---        fair_by as of `configure` | nil, 1 while jobs are placed again | nil, of the tasks of which jobs are held {task, how many, ms since when
---        nobody takes them, '', error or '', …}}
+--        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired lease,
+--        max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
+--        limits as of `configure` | nil, fair_by as of `configure` | nil, 1 while new turns are assigned | nil,
+--        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held inbox job conf
 
-local MANY_TENANTS = 100          -- jobs of a priority that are looked at
+local MANY_TENANTS = 100          -- how many jobs of a priority to check
 -- since(id): when it became ready
 local function since(id)
   local state = state_of(id)
   return state and (time_in(state, 'q') or time_in(state, 'c')) or nil
 end
 
--- oldest(depth): the first of each priority has waited longest in it, so one look a priority is enough; of a queue with tenants one of the first
+-- oldest(depth): the first job of a priority has waited longest, so one per priority is enough; with tenants it is one
+-- of the first
 local function oldest(depth)
   local least, from = nil, '-inf'
   for _ = 0, 255 do
@@ -30,7 +31,7 @@ local function oldest(depth)
       if ready and (not least or ready < least) then least = ready end
     end
     local following = with_sequence(first[2], BAND)
-    -- by hand a score can be infinite: there is no priority behind that one
+    -- somebody may have set an infinite score: no priority follows it
     if not (following > tonumber(first[2])) then break end
     from = following
   end

@@ -1,9 +1,9 @@
 -- include: now queue score text job events
 --
--- drop_broken(queue, who, entry): deletes a body that was put aside as broken.
+-- drop_broken(queue, who, entry): deletes a broken body
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 who asks, or empty · 2 the entry, as `store_broken` has it
+-- ARGV  1 who asks, or empty · 2 the entry, as in `broken`
 -- reply 1 deleted · 0 it was no longer there
 --
 -- moves broken -> gone

@@ -1,12 +1,14 @@
 -- include: now queue batches score text job events wake ready places locks follow tally endings held_tasks
 --
--- end_held(queue, task, what, rank, limit, fail_after, code, message): the next held jobs of a task go on, or those fail that have waited too long.
+-- end_held(queue, task, what, rank, limit, fail_after, error): releases the next held jobs of a task, or fails those
+-- that have waited too long
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 task · 2 go | fail · 3 rank, from which to look · 4 limit · 5 fail_after, ms · 6 error that is stored where the task has none of its own
--- reply {how many, rank of the next, or -1: that was all}
+-- ARGV  1 task · 2 go | fail · 3 rank of the first one to check · 4 limit · 5 fail_after, ms
+--       6 error for a task that has none of its own
+-- reply {how many, rank of the next one, or -1: there is none}
 --
--- moves held -> queue     go: their old places
+-- moves held -> queue     go: their old scores
 --       held -> failed    fail: TASK_NOT_FOUND, or why the function does not load
 -- touches conf queue held again job unique outbox failed events metrics wake
 
@@ -17,7 +19,7 @@ read_events(redis.call('HGET', CONF, 'events'))
 local since, paused, _, err = read_held(task)
 if err == '' then err = ARGV[6] end
 
--- fail(id): whether it has waited too long
+-- fail(id): returns whether it has waited too long
 local function fail(id)
   local h = load_job(id)
   local ready = h and finite(h.queued_at or h.created_at)

@@ -1,16 +1,17 @@
 -- include: now queue batches score text job events ready follow flows
 --
--- flow_write(queue, run, …): writes the record of a run of a flow, unless it has changed since it was read, and has jobs and runs begun.
+-- flow_write(queue, run, …): writes the record of a run of a flow, unless it has changed since it was read, and starts
+-- jobs and runs
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 id · 2 version that was read; empty: there is no such run yet · 3 ms after which it is to be advanced again; empty: an end does that
---       4 ms that it is kept, since it has ended; empty: it goes on · 5 then as a step of "<run> <step> <number> <round>", or empty
---       6 how it has ended, f | x | c · 7 its result, or why it failed
---       8 an event that is told of the run, if it is written, or empty · 9 who asked for it, or empty
+-- ARGV  1 id · 2 version that was read; empty: the run is new · 3 ms until it is advanced again; empty: by an end only
+--       4 ms to keep it, as it has ended; empty: it has not · 5 its place in a parent: "<run> <step> <number> <round>",
+--         or empty · 6 how it has ended, f | x | c · 7 its result, or why it failed
+--       8 an event to record if it is written, or empty · 9 who asked for it, or empty
 --       10 a list of name and value of fields · how many runs, of each: id, a list of its fields
---       how many jobs, of each: queue, a list of words as `enqueue` of deliver.lua has them
+--       how many jobs, of each: queue, a list of arguments of `enqueue` in deliver.lua
 --       a list is its length and its words
--- reply 1 written · 0 it has changed, or is there already
+-- reply 1 written · 0 it has changed, or exists already
 --
 -- moves (none) -> queue | scheduled, through the outbox
 -- touches conf flow flows advance events outbox
@@ -30,7 +31,7 @@ local function next_list()
   at = at + count
   return unpack(ARGV, at - count, at - 1)
 end
--- write_run(name, …): its fields; whether it is new
+-- write_run(name, …): writes its fields
 local function write_run(name, ...)
   local is_new = redis.call('HINCRBY', FLOW .. name, 'version', 1) == 1
   redis.call('HSET', FLOW .. name, ...)

@@ -1,16 +1,15 @@
 -- include: now queue score text job locks
 --
--- inspect_locks(queue, repair, names): locks that no job holds any more; with `repair` they are freed.
+-- inspect_locks(queue, repair, names): locks without a job that holds them; with `repair` they are freed
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 repair 0|1 · then names: what a lock's key has behind ns:{q}:unique:
--- reply {name, id, …}: the job with this id is gone, has ended, or has begun and was to hold the lock only until then
+-- ARGV  1 repair 0|1 · then names: the part of a lock's key after ns:{q}:unique:
+-- reply {name, id, …}: the job with this id is gone, has ended, or has begun and should hold the lock only until then
 --
--- A lock that expires is left alone.
+-- A lock that expires is not changed.
 -- moves nothing
 -- touches unique job
 
--- holds_lock(id, key): whether the job still holds that lock
 local function holds_lock(id, key)
   local h = load_job(id)
   if not h or h.ended_at then return false end

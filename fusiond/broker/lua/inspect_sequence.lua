@@ -1,10 +1,11 @@
 -- include: now queue score
 --
--- inspect_sequence(queue, repair): whether the counter of arrivals is behind the last arrival; with `repair` it counts on from there.
+-- inspect_sequence(queue, repair): whether the counter of arrivals is below the last arrival; with `repair` it is set
+-- to that
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 repair 0|1
--- reply {what the counter says, the last arrival}, or nil: it is as it should be
+-- reply {the counter, the last arrival}, or nil: it is right
 --
 -- moves nothing
 -- touches queue seq

@@ -1,11 +1,11 @@
 -- include: now queue batches score text job ready argument_values turns status
 --
--- job(queue, id): all that is known of a job.
+-- job(queue, id): all fields of a job
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id
--- reply nil: no such job, or {status, score in the set of that status, {field, value, …}}; no field: it cannot be read;
---       `tenant` in a queue with `fair_by`: whose turn it takes
+-- reply nil: no such job, or {status, score in the set of that status, {field, value, …}}; without fields it is not
+--       readable; `tenant`, in a queue with `fair_by`: the values of the arguments
 --
 -- moves nothing
 -- touches conf queue scheduled started finished failed canceled deferred held job

@@ -1,25 +1,27 @@
 -- include: now queue batches score text job events wake ready broken places locks follow endings gaps
 --
--- move(queue, target, limit, skip_queued, skip_scheduled): the first `limit` waiting jobs leave for another queue, through the outbox.
+-- move(queue, target, limit, skip_queued, skip_scheduled): moves the first `limit` waiting jobs to another queue,
+-- through the outbox
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 name of the other queue · 2 limit · 3, 4 how many of the ready and of the scheduled jobs stay, at the head of each
--- reply {how many run, id, queued | scheduled, … of each that has left}; the job that takes these over 1 MB is the last
+-- ARGV  1 name of the other queue · 2 limit · 3, 4 how many of the first ready and scheduled jobs to skip
+-- reply {how many run, id, queued | scheduled, … of each moved job}; the job that takes them over 1 MB is the last
 --
 -- moves held | queue | scheduled -> outbox
 --       queue | scheduled -> broken     no text, or none of a job
--- Each job is in the outbox before its text is deleted, so an error midway loses none: fsck puts back a job that has its text and is in no set.
+-- A job is in the outbox before its text is deleted, so an error midway loses none: fsck queues jobs that are in no
+-- set.
 -- touches queue held again scheduled started job unique children outbox broken conf wake
 
 local LARGE_REPLY = 1048576       -- bytes of jobs
 local target, limit, bytes, reply = ARGV[1], tonumber(ARGV[2]), 0, {}
--- keys of another type raise here, before anything is written
+-- keys of another type raise an error here, before any write
 redis.call('HLEN', ROOT .. ':outbox')
 redis.call('LLEN', ROOT .. ':outbox:' .. target)
 redis.call('ZREM', QUEUE, '')
 announces = false
 
--- post_job(id, h, kind, place): its jobs that wait for it, its children, go with it
+-- post_job(id, h, kind, place): the list of the jobs that wait for it moves, too
 local function post_job(id, h, kind, place)
   local children, fields = table.concat(redis.call('LRANGE', ROOT .. ':children:' .. id, 0, -1), '\n'), field_list(h)
   post(target, 'move', id, kind, place, '', children, unpack(fields))
@@ -30,7 +32,7 @@ local function post_job(id, h, kind, place)
   for _, field in ipairs(fields) do bytes = bytes + #field end
 end
 
--- move_from(set, kind, first): the jobs of the set from there on; how many have left
+-- move_from(set, kind, first): moves the jobs of the set from that rank on; returns how many
 local function move_from(set, kind, first)
   local before = #reply
   if limit <= 0 then return 0 end

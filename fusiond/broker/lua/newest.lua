@@ -3,13 +3,13 @@
 -- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 status · 2 where the page begins, as the page before has told; empty: at the newest · 3 count
---       4 if given, a task · 5 a text in lower case: those jobs of the page are left out that do not hold these; empty: none are
--- reply {where the next page begins, or empty, how many jobs were looked at, id, score, {field, value, …}, …}
+-- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
+--       4 a task, optional · 5 a text in lower case, optional: jobs of the page without these are left out; empty: no filter
+-- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
--- Of jobs that wait in the row or are held, the newest are those that arrived last, whatever their priorities. Of ended ones they are those
--- that are kept longest, of the others those whose place in the set is the last; so it is in a queue with `fair_by`, where a place is a turn
--- and no arrival. A page ends with the job that takes it over 1 MB.
+-- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are
+-- kept, others by their scores, as are those of a queue with `fair_by`, where a score has a turn and not an arrival.
+-- The job that takes a page over 1 MB is the last one.
 -- moves nothing
 -- touches conf queue scheduled started finished failed canceled deferred held job
 
@@ -19,7 +19,7 @@ local LARGE_PAGE = 1048576        -- bytes
 local TASK, TEXT = ARGV[4] or '', ARGV[5] or ''
 local replies, bytes, last = { '', 0 }, 0, nil
 
--- may_fit(id): whether the job can be of that task and hold that text; the caller looks closely
+-- may_fit(id): whether the job can be of that task and have that text; the caller checks precisely
 local function may_fit(id)
   local job = redis.pcall('GET', JOB .. id)
   if type(job) ~= 'string' then return true end
@@ -30,7 +30,7 @@ local function may_fit(id)
 end
 local filters = TASK ~= '' or TEXT ~= ''
 
--- add_to_page(id, score): adds a job to the reply; whether there is room for another one
+-- add_to_page(id, score): returns whether the page has room for another job
 local function add_to_page(id, score)
   replies[2] = replies[2] + 1
   if filters and not may_fit(id) then return true end
@@ -42,12 +42,12 @@ local function add_to_page(id, score)
   return bytes < LARGE_PAGE
 end
 
--- without_arrival(found, score): adds what somebody has put at an infinite place, as if it had arrived after all others
+-- without_arrival(found, score): adds jobs whose score somebody has set to infinity, as the last arrivals
 local function without_arrival(found, score)
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)) do found[#found + 1] = { BAND, id, score } end
 end
 
--- arrivals(): {arrival, id, score} of the last `most` arrivals of each priority below `from`
+-- arrivals(): {arrival, id, score} of the last `most` arrivals below `from` of each priority
 local function arrivals()
   local found, below = {}, '(+inf'
   if not from then

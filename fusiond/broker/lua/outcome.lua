@@ -1,6 +1,6 @@
 -- include: now queue score text job status
 --
--- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
+-- outcome(queue, id): the status, and how the job ended; a short reply, since producers ask often
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id

@@ -1,9 +1,11 @@
 -- include: now queue score text job events
 --
--- tell(stream, event, who, once, words): adds an event that no other script tells: of a daemon, or of an operator's command.
+-- record_event(stream, event, who, once, words): adds an event of a daemon or an operator's command, which no other
+-- script records
 --
 -- KEYS  1 ns:{q}; of the daemons' own stream ns:{/daemons}
--- ARGV  1 event · 2 who asked, or empty · 3, 4 name and value: it is told by the first one that gives this value; or empty · then letter and value of each word
+-- ARGV  1 event · 2 who asked, or empty · 3, 4 name and value: only the first call with this value records it; or empty
+--       then letter and value of each word
 -- reply OK
 --
 -- moves nothing

@@ -1,10 +1,10 @@
 -- include: now queue score text job
 --
--- report(queue, reports): stores how far running jobs say that they are.
+-- report(queue, reports): stores the progress that running jobs report
 --
 -- KEYS  1 ns:{q}
 -- ARGV  per attempt: id, token, share from 0 to 1, message
--- reply per attempt: 1 stored, or said before · 0 its lease was lost
+-- reply per attempt: 1 stored, or unchanged · 0 its lease was lost
 --
 -- moves nothing
 -- touches started job

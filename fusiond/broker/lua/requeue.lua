@@ -1,16 +1,17 @@
 -- include: now queue batches score text job events wake ready argument_values turns locks
 --
--- requeue(queue, who, ids): failed and canceled jobs run again, as if new: with all their attempts before them, behind their priority.
+-- requeue(queue, who, ids): queues failed and canceled jobs again, like new ones: with all their attempts, behind their
+-- priority
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 who asks, or empty · ids
--- reply per id: 1 moved · 2 it is queued already · 3 another job holds its lock: it stays · 0 it is neither failed nor canceled
+-- reply per id: 1 moved · 2 it is queued already · 3 another job holds its lock: it stays · 0 neither failed nor canceled
 --
 -- moves failed | canceled -> queue
---       failed | canceled -> gone    its text is gone, or none of a job
+--       failed | canceled -> gone    its text is gone, or is not a job
 -- touches conf queue seq tenants failed canceled job unique events wake
 
--- relock(id, h): the lock of a job that runs again as if new: its key, its rule, whether another job holds it
+-- relock(id, h): of the lock that the job needs: key, rule, whether another job holds it
 local function relock(id, h)
   local key, rule = lock_of(h.task, h.unique)
   if key then return key, rule, other_holder(key, id) ~= nil end

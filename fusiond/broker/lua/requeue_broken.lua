@@ -1,9 +1,9 @@
 -- include: now queue score text job events wake
 --
--- requeue_broken(queue, who, entries): bodies that were put aside as broken go back to the inbox, where they were pushed.
+-- requeue_broken(queue, who, entries): pushes broken bodies to the inbox again
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 who asks, or empty · then entries, as `store_broken` has them
+-- ARGV  1 who asks, or empty · then entries, as in `broken`
 -- reply how many of them were still there
 --
 -- moves broken -> inbox

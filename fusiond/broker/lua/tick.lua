@@ -1,10 +1,11 @@
 -- include: now queue batches score text job events wake ready argument_values turns store room places locks follow tally endings unique
 --
--- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat, however late, stores nothing.
+-- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat stores nothing
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 entry · 2 task · 3 args · 4 priority · 5 expires, ms from now, or empty · 6 ms by which a tick may be late, or empty: any
---       7 how the job is unique, as shared/unique.lua says, or empty · 8, 9 what follows its end: that field of the job, JSON; or empty
+-- ARGV  1 entry · 2 task · 3 args · 4 priority · 5 expires, ms from now, or empty · 6 ms by which a tick may be late;
+--       empty: any · 7 how the job is unique, as in shared/unique.lua, or empty · 8, 9 its callbacks: the field `follow`,
+--       and JSON; or empty
 --       then pairs, oldest first: a tick, epoch ms · ms by which its job is delayed
 -- reply {a digit per tick, the newest tick of this entry that has a job in this queue, or 0}
 --       0 stored · 1 a job with its id was there · 2 too late · 3 the queue is full · 4 answered before
@@ -12,8 +13,8 @@
 --
 -- moves -> queue | scheduled
 --       queue | held | scheduled | deferred -> canceled    the job of a tick replaces it
--- `ticks` remembers the newest tick of each entry: its job may have ended, and been dropped, before a scheduler that was stopped asks
--- again. A clock that goes ahead enqueues nothing early: the job is scheduled for its tick.
+-- `ticks` has the newest tick of each entry: its job may have ended and been deleted when a scheduler that was stopped
+-- asks again. If the clock is ahead, no job begins early: it is scheduled for its tick.
 -- touches conf queue tenants held scheduled canceled seq job unique ticks events metrics wake
 
 local TICKS = ROOT .. ':ticks'
