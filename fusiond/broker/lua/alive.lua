@@ -12,7 +12,7 @@
 -- old records.
 -- touches daemons
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('HDEL', KEYS[1], '')
 local HOUR = 3600000
 local before = redis.call('HGET', KEYS[1], ARGV[1])

@@ -1,22 +1,25 @@
 -- include: now queue batches score text job events ready places wake rate argument_values turns store room broken locks
 -- include: follow tally endings unique rescue held_tasks limiter inbox due reassign_turns
 --
--- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs, each
--- under a lease.
+-- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs,
+-- each under a lease.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 want · 2 dispatcher · 3 nonce, the token of each attempt that this call begins · 4 lease, ms · 5 max_rescues
 --       6 a token under which an enqueue may claim one job for the caller (claim_on_enqueue.lua); empty: none
 --       7 few: how many children of the caller are free: the most jobs of the tasks that follow, and of a queue with a
---         limit; the token counts only if the call gets fewer jobs · 8 again, 1: repeats a request that got no reply; else 0
+--         limit; the token counts only if the call gets fewer jobs
+--       8 again, 1: repeats a request that got no reply; else 0
 --       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", with the tasks there that it can run;
 --         empty: nothing · then the tasks of which the caller takes only `few` jobs
 -- reply {more: 0, 1, or 2: the next job is above `few`, ms until something is due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
---        {n, attempts, crashes, rescues, header, …}: of the n-th job, if this is not its first attempt or it has a header,
+--        {n, attempts, crashes, rescues, header, …}: of the n-th job, if it has a header or is not in
+--        its first attempt,
 --        {n, ms, …}: this attempt of the n-th job must begin within so many ms, or the job expires,
---        only if jobs were taken back or ended: {id, task, RESCUED or the code of its error, the message of its error or
---        empty, attempts, rescues, token of the lost lease or empty, ms that its last attempt or the job waited, log tag, …}
+--        only if jobs were taken back or ended: {id, task, RESCUED or the code of its error, the message of its error
+--        or empty, attempts, rescues, token of the lost lease or empty, ms that its last attempt or the job waited,
+--        log tag, …}
 --        and in the same form, without id and task, each body that is broken: BROKEN and the reason,
 --        only if `has` is of another version: conf `held_tasks`, or empty; the caller claims again}
 --
@@ -26,7 +29,7 @@
 --       started   -> queue              its lease has expired: its old score, rescues + 1
 --       started   -> failed             LEASE_LOST: more than max_rescues, or its permit was for that attempt only
 --       started   -> canceled           its lease has expired and a cancel was asked
---       queue     -> held               its limit has no place or token; or conf names its task, and the caller lacks it
+--       queue     -> held               its limit has no place or token, or the caller lacks its task
 --       held      -> queue              the limit has one again, or the caller has its task: the old score
 --       queue | held -> failed          EXPIRED, BAD_ARGUMENTS: larger than a child accepts
 --       queue     -> started            lease, token, attempt + 1
@@ -45,7 +48,7 @@ local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reservation, free_left, once_tasks = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
 local free_children = free_left   -- `free_left` is counted down below
 local IS_REPEAT = ARGV[8] == '1'
-local known_names, runnable = ARGV[9] or '', {}   -- `runnable`: the tasks in it
+local known_names, runnable = ARGV[9] or '', {}  -- `runnable`: the tasks in it
 for task in known_names:gmatch(' (%S+)') do runnable[task] = true end
 for i = 10, #ARGV do once_tasks[ARGV[i]] = true end
 local LAST_CLAIM = ROOT .. ':claim:' .. dispatcher
@@ -240,7 +243,7 @@ local function begin(id, text, score)
   if first.expires then add(expiring, #ids, first.expires) end
 end
 
-local unknown, to_hold, held_count = {}, {}, 0   -- task -> whether the caller does not have it, and conf names it · task -> {score, id, …} · how many
+local unknown, to_hold, held_count = {}, {}, 0  -- task -> whether the caller does not have it, and conf names it · task -> {score, id, …} · how many
 local function is_unknown(task)
   if unknown[task] == nil then unknown[task] = is_listed(held_names, task) and not runnable[escape(task)] end
   return unknown[task]

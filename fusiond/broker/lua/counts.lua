@@ -4,8 +4,8 @@
 --
 -- KEYS  1 ns:{q}
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
---        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired lease,
---        max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
+--        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired
+--        lease, max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
 --        limits as of `configure` | nil, fair_by as of `configure` | nil, 1 while new turns are assigned | nil,
 --        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}}
 --

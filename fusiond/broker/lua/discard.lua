@@ -33,7 +33,7 @@ local function discard(id)
   return 1
 end
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', ROOT .. ':failed', '')
 local replies = {}
 read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[2]))

@@ -1,5 +1,5 @@
--- include: now queue score wake text claim_message claim_on_enqueue single batches job events ready argument_values turns
--- include: store room
+-- include: now queue score wake text claim_message claim_on_enqueue single batches job events ready argument_values
+-- include: turns store room
 --
 -- enqueue(queue, jobs, confirmed): stores new jobs, by id; a repeat of the same job changes nothing.
 --

@@ -3,8 +3,8 @@
 -- flow_tick(queue, entry, ticks): starts the runs of ticks that a cron entry has decided on; a repeat starts nothing
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 entry · 2 ms by which a tick may be late; empty: any · 3 how many words of fields, then name and value of each
---       then of each tick, oldest first: the tick, epoch ms · ms by which its run is delayed · its inputs
+-- ARGV  1 entry · 2 ms by which a tick may be late; empty: any · 3 how many words of fields, then name and value of
+--       each · then of each tick, oldest first: the tick, epoch ms · ms by which its run is delayed · its inputs
 -- reply as of `tick`: {of each: 0 started · 1 a run with its id was there · 2 too late · 4 answered before;
 --        the newest tick that has a run}
 --

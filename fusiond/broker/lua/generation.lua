@@ -1,10 +1,10 @@
 -- include: score
 --
--- generation(hash, before): the number of an accepted configuration, the same on every host that accepts the same content.
+-- generation(hash, before): the number of an accepted configuration; hosts with the same content get the same number
 --
 -- KEYS  1 ns:meta
--- ARGV  1 hash of the content · 2 hash of what this daemon had accepted before, or empty
--- reply the number: a new one if the content is new, or if this daemon has come back to it from something newer
+-- ARGV  1 hash of the content · 2 hash of the configuration that this daemon had accepted before, or empty
+-- reply the number: a new one if the content is new, or if this daemon has returned to it from a newer one
 --
 -- touches meta
 

@@ -1,27 +1,30 @@
 -- include: now queue batches score text job events ready places held_tasks
 --
--- held_tasks(queue, serves, fail_after, tasks): looks after the tasks of which jobs are held: since when nobody can run them, and what is to be done.
+-- held_tasks(queue, serves, fail_after, tasks): of each task with held jobs: since when nobody can run them, and what
+-- to do
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 1: a living worker group serves the queue · 2 fail_after, ms · then pairs: a task that one of these groups can run, 1: each of them can
--- reply {task, how many of its jobs are held, ms since when nobody can run them, or -1: somebody can, '' | 'go': they are to go on | 'fail': some
---        have waited too long, error with which they fail or '', …}
+-- ARGV  1 1: a living worker group serves the queue · 2 fail_after, ms
+--       then pairs: a task that one of these groups can run, 1: each of them can
+-- reply {task, how many of its jobs are held, ms since when nobody can run them, or -1: somebody can,
+--        '' | 'go': release them | 'fail': some have waited too long, error with which they fail or '', …}
 --
 -- moves nothing: end_held.lua does that
 -- touches conf
 
-local SWEEPS = 150000             -- ms; so long between two looks means that no daemon served the queue meanwhile
-local FORGET = 600000             -- ms; for so long a task stays named of which no job is held; to name it again costs one claim and its settle
-local LOOKS = 20                  -- in fail_after, at the jobs that have not waited for so long yet
+local SWEEPS = 150000             -- ms; if the last check is longer ago, no daemon served the queue meanwhile
+-- ms; how long a task without held jobs stays listed; to list it again costs a claim and its settle
+local FORGET = 600000
+local LOOKS = 20                  -- checks per fail_after of the jobs that have not waited for so long yet
 local serves, fail_after, runs = ARGV[1] == '1', tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 2 do runs[ARGV[i]] = ARGV[i + 1] == '1' and 'all' or 'some' end
 local conf = redis.call('HMGET', CONF, 'held_tasks', 'held_looked')
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local since_look = math.max(0, now - (tonumber(conf[2]) or now))
 local pause = (not serves or since_look > SWEEPS) and since_look or 0
 
--- look(task): {jobs, ms, what, error}; nil: it needs no name any more
+-- look(task): {jobs, ms, what, error}; nil: the task need not be listed any more
 local function look(task)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
   local since, paused, next, err = read_held(task)

@@ -16,7 +16,8 @@
 -- moves (none), or two or more -> the set that its text indicates; `started` then has an expired lease, and the next
 -- claim rescues the job
 --       any -> broken      no-job
--- touches queue held again places scheduled started finished failed canceled deferred seq job unique broken conf events wake
+-- touches queue held again places scheduled started finished failed canceled deferred seq job unique broken conf
+--         events wake
 
 local KEPT = 86400000             -- ms, 1 day: the text of a finished job does not say how long to keep it
 local ENDED = { finished = true, failed = true, canceled = true }
@@ -134,7 +135,7 @@ end
 
 local SAID = { ['wrong-set'] = 'sets that had it: %s', fields = 'these did not agree with its set: %s' }
 local function repair_job(job, status)
-  -- at maxmemory a script passes whose first write frees memory
+  -- at maxmemory Redis runs a script whose first write frees memory
   redis.call('ZREM', ROOT .. ':none', '')
   if job.h then
     repair_fields(job, status)

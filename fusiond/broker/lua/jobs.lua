@@ -4,7 +4,7 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from 0 · 3 count
--- reply {id, score, {field, value, …}, …}: waiting and running jobs in their order, ended jobs by how long they are kept
+-- reply {id, score, {field, value, …}, …}: waiting and running jobs in their order, ended ones by time of deletion
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held job

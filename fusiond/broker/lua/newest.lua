@@ -4,7 +4,7 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
---       4 a task, optional · 5 a text in lower case, optional: jobs of the page without these are left out; empty: no filter
+--       4 a task, optional · 5 a text in lower case, optional: the page has only jobs with these
 -- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
 -- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are

@@ -11,8 +11,8 @@
 
 local OUTBOX = ROOT .. ':outbox'
 local MOST, STEP = 200, 20        -- entries in one reply, and those that are read together: each may have 200 kB
-local LARGE_REPLY = 1048576        -- bytes
--- at maxmemory a script passes whose first write frees memory
+local LARGE_REPLY = 1048576       -- bytes
+-- at maxmemory Redis runs a script whose first write frees memory
 if ARGV[1] ~= '' then
   local key, taken, gone = OUTBOX .. ':' .. ARGV[1], tonumber(ARGV[2]), 0
   repeat

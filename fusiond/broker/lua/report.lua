@@ -9,7 +9,7 @@
 -- moves nothing
 -- touches started job
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', STARTED, '')
 local replies = {}
 for i = 1, #ARGV, 4 do

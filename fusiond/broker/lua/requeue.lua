@@ -5,7 +5,8 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 who asks, or empty · ids
--- reply per id: 1 moved · 2 it is queued already · 3 another job holds its lock: it stays · 0 neither failed nor canceled
+-- reply per id: 1 moved · 2 it is queued already · 3 another job holds its lock: it stays · 0 neither failed nor
+--       canceled
 --
 -- moves failed | canceled -> queue
 --       failed | canceled -> gone    its text is gone, or is not a job
@@ -41,7 +42,7 @@ local function requeue(id)
   return 1
 end
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local conf = redis.call('HMGET', CONF, 'fair', 'events')
 read_turns(conf[1])

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 ns:rights
 -- ARGV  1 a channel of the namespace
--- reply {right, …}: `+command`; `~`: keys of the namespace; `&`: its channels; or the error of a server that refuses writes
+-- reply {right, …}: `+command`; `~`: keys of the namespace; `&`: its channels; or the error of a read-only server
 --
 -- During this the key holds a text, so that commands on other types have no effect: Redis checks rights before types.
 -- moves nothing

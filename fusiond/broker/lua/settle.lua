@@ -6,15 +6,15 @@
 -- ARGV  if the file asks for events: empty, conf `events`, `<host> <group>`; each payload then begins with a line: the
 --       words of its event
 --       per group of outcomes: token, kind, ms, extra, why, how many, then of each: id, payload. If the kind is not
---       `finished`, two lines precede the payload: more of the attempt's entry in the history (`,"host":"…",…`), and JSON
---       of what it has printed, or nothing
+--       `finished`, two lines precede the payload: more of the attempt's entry in the history (`,"host":"…",…`), and
+--       JSON of what it has printed, or nothing
 --         kind finished | failed | canceled   ms: how long to keep the job    payload: result | error | error
 --              retry                          ms: delay                       payload: error
---              snoozed                        ms: delay                       payload: error for when it snoozed too long
+--              snoozed                        ms: delay                       payload: error for the end
 --              released                       ms: delay, 0: its old score     payload: not empty: the attempt had begun
 --                                                                             `drained`: the job no longer expires, too
---              unknown                        ms: delay if too many tasks are unknown   payload: error for when it fails
---         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; else 1: its child crashed
+--              unknown                        ms: delay if too many tasks are unknown   payload: error for the end
+--         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; else 1: crashed
 --         why    `last_outcome`; empty: the kind says it
 --       after the groups, if outcomes are counted: an empty word, then what tally.lua counts of each, and the tasks
 -- reply per outcome: 1 settled · 2 this attempt was settled before · 0 fenced: the lease was lost
@@ -89,7 +89,7 @@ local function finish(id, text, token, ttl, result, why, event_words)
     if events then events.record_ended('finished', id, h, since_claim(h) .. event_words) end
   end
   register_ended(id, 'finished', ttl, h)
-  if id:byte() == 99 then note_success(id) end   -- c
+  if id:byte() == 99 then note_success(id) end  -- c
 end
 
 -- make_unfinished(): created once in a call, and only if an attempt did not finish: creating functions takes a script

@@ -10,7 +10,7 @@
 -- moves nothing
 -- touches conf queue events wake
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local field, name = 'suspended_' .. ARGV[1], ARGV[1] == 'file' and 'the file' or ARGV[3] or ''
 local conf = redis.call('HMGET', CONF, field, 'events')

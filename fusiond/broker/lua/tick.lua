@@ -1,11 +1,12 @@
--- include: now queue batches score text job events wake ready argument_values turns store room places locks follow tally endings unique
+-- include: now queue batches score text job events wake ready argument_values turns store room places locks follow
+-- include: tally endings unique
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat stores nothing
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 entry · 2 task · 3 args · 4 priority · 5 expires, ms from now, or empty · 6 ms by which a tick may be late;
---       empty: any · 7 how the job is unique, as in shared/unique.lua, or empty · 8, 9 its callbacks: the field `follow`,
---       and JSON; or empty
+--       empty: any · 7 how the job is unique, as in shared/unique.lua, or empty · 8, 9 its callbacks: the field
+--       `follow`, and JSON; or empty
 --       then pairs, oldest first: a tick, epoch ms · ms by which its job is delayed
 -- reply {a digit per tick, the newest tick of this entry that has a job in this queue, or 0}
 --       0 stored · 1 a job with its id was there · 2 too late · 3 the queue is full · 4 answered before
@@ -26,7 +27,7 @@ local follow, header = ARGV[8] ~= '' and ARGV[8] or nil, ARGV[9] ~= '' and '{"fo
 local left = room()
 
 local locker = ARGV[7] ~= '' and make_locker()
-local decisions = {}                   -- tick -> the way in which its job gets its lock
+local decisions = {}              -- tick -> the way in which its job gets its lock
 -- judge(tick): what becomes of it
 local function judge(tick)
   if tonumber(tick) <= tonumber(newest) then return '4' end

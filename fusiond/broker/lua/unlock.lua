@@ -1,9 +1,9 @@
 -- include: now queue score text job events
 --
--- unlock(queue, who, id, names): frees locks that the job holds, as an operator asks; the job goes on.
+-- unlock(queue, who, id, names): frees locks of the job at an operator's request; the job itself is not changed
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 who asks, or empty · 2 id · then names: what a lock's key has behind ns:{q}:unique:
+-- ARGV  1 who asks, or empty · 2 id · then names: the part of a lock's key after ns:{q}:unique:
 -- reply how many were freed
 --
 -- moves nothing

@@ -1,15 +1,15 @@
 -- Jobs that wait for others, their parents, which may be in other queues. (needs now, queue, score, job, ready, follow,
 -- endings)
 -- ns:{q}:parents:<id>   HASH  of a job that waits: need: how many parents must end well; got: how many have ended well;
---                             left: how many have not ended; run 1: each end is a good one; due: the job's own due time,
---                             ms; "p <queue>/<id>": a parent that has not ended
+--                             left: how many have not ended; run 1: each end is a good one; due: the job's own due
+--                             time, ms; "p <queue>/<id>": a parent that has not ended
 -- ns:{q}:children:<id>  LIST  of a parent: "<queue>/<id> <name of this job in that job's list of parents>"
 -- ns:{q}:expiring       ZSET  jobs that wait for others -> when they expire, ms
 -- The job is in `deferred`. Through its queue's outbox it asks each parent for a message about its end, and the
 -- parent's queue answers through its own outbox.
 local PARENTS, EXPIRING = ROOT .. ':parents:', ROOT .. ':expiring'
 local NEVER = now + 1e12          -- ms; until `write_deferred` the job is among the scheduled ones
-local deferred = {}              -- {now, id, …}
+local deferred = {}               -- {now, id, …}
 -- defer(id, after, due, follow, expires_at): a new job waits; after: "<need, 0: all> <run 0|1> <parent> …". Returns its
 -- due time and `follow` for `store`, and true
 local function defer(id, after, due, follow, expires_at)

@@ -4,7 +4,7 @@ local values_of_call
 -- argument_values(): created once in a call, and only if it is needed
 local function argument_values()
   if values_of_call then return values_of_call end
-  local MOST_VALUES = 100           -- bytes; a longer text is replaced by its digest
+  local MOST_VALUES = 100         -- bytes; a longer text is replaced by its digest
   -- value_text(name, value): raises a reason that a person can act on
   local function value_text(name, value)
     if type(value) == 'boolean' then return tostring(value) end

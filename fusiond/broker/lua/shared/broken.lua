@@ -1,7 +1,7 @@
 -- Bodies that cannot be read are kept raw in ns:{q}:broken as "<ms> <reason>\n<raw>", newest first, and counted in conf
 -- `broken`.
 local BROKEN_KEPT = 1000
-local broken_reasons = {}              -- the reasons of this call
+local broken_reasons = {}         -- the reasons of this call
 local function store_broken(reason, raw)
   broken_reasons[#broken_reasons + 1] = reason
   redis.call('LPUSH', ROOT .. ':broken', now .. ' ' .. reason:gsub('%c', '?') .. '\n' .. raw)

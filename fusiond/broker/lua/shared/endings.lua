@@ -6,7 +6,7 @@ local REMEMBERED = 60000
 local FAILED_KEPT = 2592000000    -- ms, 30 days: `failure_ttl` of a task without a known one
 local REGISTRY_KEPT = 1000000     -- jobs in one registry
 local KEPT_UNTIL = {}             -- ttl -> score
-local left_started, endings = {}, {}      -- ids · status -> {score, id, …}
+local left_started, endings = {}, {}  -- ids · status -> {score, id, …}
 local ended_waiting = {}          -- jobs that ended without an attempt: task, letter of tally.lua, …
 local function keep_until(ttl)
   return now + math.max(tonumber(ttl) or 0, REMEMBERED)

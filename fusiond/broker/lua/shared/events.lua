@@ -28,8 +28,8 @@ local events                      -- nil: the file asks for no events
 local function make_recorder(wanted)
   local most, payload = wanted:match('^(%d+) (%d)')
   local ENTRY, ENTRY_BYTES = 500, 65536  -- events, and about how many bytes, in one entry
-  local AUDITED, LINES = 2000, 10         -- entries of AUDIT, about; lines of an event in one of them
-  local MESSAGE, PAYLOAD = 1000, 4096     -- bytes of an error's message; of arguments or a result
+  local AUDITED, LINES = 2000, 10  -- entries of AUDIT, about; lines of an event in one of them
+  local MESSAGE, PAYLOAD = 1000, 4096  -- bytes of an error's message; of arguments or a result
   local kinds, lines, actor = {}, {}, nil
   payload = payload == '1'
 

@@ -2,8 +2,8 @@
 -- A script touches one queue only. What it has for another queue it puts into the outbox of its own queue, together
 -- with its other writes. Dispatchers and sweeps deliver the outbox (outbox.lua, deliver.lua).
 -- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far
--- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of texts:
---                               its kind, then the arguments of the function of that name in deliver.lua
+-- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of
+--                               texts: its kind, then the arguments of the function of that name in deliver.lua
 -- A number is above all earlier numbers of the target, and never below the clock: a Redis that has lost data gives no
 -- number twice. A job's field `follow` has these letters:
 --   s, f  its header has a callback for its success, for its failure

@@ -12,7 +12,7 @@ local function make_codec()
     'p', 'limit', 's', 'score', 'v', 'priority',
     'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
   }
-  local NAME = {}                   -- letter -> field
+  local NAME = {}                 -- letter -> field
   for i = 1, #WORDS, 2 do NAME[WORDS[i]] = WORDS[i + 1] end
   local AFTER_CREATION = { 'expires_at', 'started_at', 'queued_at', 'snoozed_since', 'ended_at' }
 
@@ -82,7 +82,7 @@ local function make_codec()
   -- add_to_history(h, outcome, about, printed): adds an entry: an attempt has ended, or something else has happened to
   -- the job. `about`: more members of the JSON object, each behind a comma. `printed`: JSON of the attempt's output;
   -- nil or empty: keeps the output that is there
-  local MOST = 20                   -- entries
+  local MOST = 20                 -- entries
   local function add_to_history(h, outcome, about, printed)
     local before, entries = (h.history or '\n'):match('^([^\n]*)\n(.*)$')
     local at = 0

@@ -1,5 +1,5 @@
 -- The ready set and the scheduled set. Functions note the jobs; `write_ready` writes them. (needs queue, job, batches)
-local ready, scheduled = {}, {}    -- {score or due time, id, …}
+local ready, scheduled = {}, {}   -- {score or due time, id, …}
 local has_free_place = false      -- a job that counted towards a limit has ended
 local stored = {}                 -- the texts of new jobs: {key, text, …}
 local function add(list, score, id)

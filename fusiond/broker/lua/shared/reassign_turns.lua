@@ -2,12 +2,12 @@
 -- a claim, so that the later ones of their tenants move up. (needs queue, score, batches, job, ready, argument_values,
 -- turns)
 -- conf `gaps`     how many have left since
--- conf `placing`  the progress, "<by> <step> …". Until the end `fair` is missing: new jobs get their arrivals, so they are
---                 behind all others
+-- conf `placing`  the progress, "<by> <step> …". Until the end `fair` is missing: new jobs get their arrivals, so
+--                 they are behind all others
 --   (nothing)                      not begun
 --   apart <arrivals> <next> <top>  from the back, one priority at a time: each job up to <arrivals> gets a number of
 --                                  its own, from <next> down
---   turns <score>                  from the front: each job from <score> on gets its turn, which is not behind its score
+--   turns <score>                  from the front: each job from <score> on gets its turn
 -- So a tenant's jobs keep their order at all times, and a claim during this takes first the jobs that have their turns.
 -- jobs; in such a ready set each gap causes new turns, in a larger one a quarter must have left
 local SMALL_SET = 100

@@ -14,12 +14,12 @@
 -- tallies(): created at the first use
 local function tallies()
   local TOTALS, MINUTES = ROOT .. ':metrics', ROOT .. ':metrics:minutes'
-  local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000   -- ms
+  local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000  -- ms
   -- of TOTALS, about 500 tasks; more share one name, as anybody may push jobs of any name
   local MOST_FIELDS = 10000
   local OTHERS = '(other)'
   local CODE_OF_REPLY = { [3] = 'x', [4] = 'c' }
-  local sums = {}                   -- task -> name -> number
+  local sums = {}                 -- task -> name -> number
 
   local function count_up(task, name, number)
     sums[task] = sums[task] or {}

@@ -1,5 +1,5 @@
 -- The text of a new job, in the format of job.lua. (needs now)
-local LARGE, ARGS = 1024, '/args' -- bytes
+local LARGE, ARGS = 1024, '/args'  -- bytes
 -- escape(value): any text as one word; a blank becomes a plus
 local function escape(value)
   if type(value) == 'number' then return whole(value) end
