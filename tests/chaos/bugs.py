@@ -149,7 +149,9 @@ BUGS = {
         [
             _NO_SWEEP,
             Edit(
-                "broker/lua/shared/due.lua", "make_ready(id, whole(with_sequence(finite(h.score), seq + i)), h.args)", "",
+                "broker/lua/shared/due.lua",
+                "make_ready(id, whole(with_sequence(finite(h.score), seq + i)), h.args)",
+                "",
             )
         ],
     ),
@@ -418,7 +420,7 @@ BUGS = {
     ),
     "a rescue that knows no permit": Bug(
         "claim", "gives a job of `none` back whose attempt may have begun", "jobs that are cut off",
-        [Edit(_RESCUE, "local why_lost = h.permit and h.permit == h.token and", "local why_lost = false and")],
+        [Edit(_RESCUE, "local why_lost = h.permit and h.permit == h.token\n", "local why_lost = false\n")],
     ),
     "a begin without a permit": Bug(
         "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",

@@ -81,8 +81,8 @@ LOGGED = (
     _before(_RESCUE, "  if h.cancel then\n", "'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"),
     Edit(
         _CLAIM,
-        "  redis.call('SET', WAKE, reservation",
-        "  redis.call('HSET', ROOT .. ':log:left', reservation, dispatcher)\n  redis.call('SET', WAKE, reservation",
+        "  redis.call('SET', WAKE, can_reserve",
+        "  redis.call('HSET', ROOT .. ':log:left', reservation, dispatcher)\n  redis.call('SET', WAKE, can_reserve",
     ),
     _behind(
         _GIVE,

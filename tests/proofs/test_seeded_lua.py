@@ -29,7 +29,7 @@ BUGS = {
         "state:sub(1, #mark) == mark and",
         "state:sub(1, 1) == 't' and",
     ),
-    "a rescue that knows no permit": ("shared/rescue.lua", "h.permit and h.permit == h.token and", "false and"),
+    "a rescue that knows no permit": ("shared/rescue.lua", "h.permit and h.permit == h.token\n", "false\n"),
     "a renewal that says nothing of a cancel": ("renew.lua", "state:find(' a', 1, true) and 2 or 1", "1"),
     "a claim that cannot be repeated": ("claim.lua", "+ 1) == nonce .. ' '", "+ 1) == nonce .. '?'"),
     "a repeat that takes jobs": ("claim.lua", "if is_known or IS_REPEAT then", "if is_known then"),

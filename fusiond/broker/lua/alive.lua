@@ -27,7 +27,8 @@ end
 for i = 1, #all, 2 do
   local ends, words = until_of(all[i + 1])
   local remembered = tonumber(ARGV[3])
-  if all[i]:find('/', 1, true) then remembered = 0 elseif ends < last[words] then remembered = math.min(remembered, HOUR) end
+  local is_group = all[i]:find('/', 1, true)
+  if is_group then remembered = 0 elseif ends < last[words] then remembered = math.min(remembered, HOUR) end
   if ends + remembered <= now then redis.call('HDEL', KEYS[1], all[i]) end
 end
 if ARGV[2] == '0' and ARGV[1]:find('/', 1, true) then

@@ -28,7 +28,8 @@ if h.token or type(redis.pcall('ZSCORE', STARTED, id)) == 'string' then
   end
   return 'asked'
 end
-cancel_waiting(id, h, failure_ttl(h), redis.call('ZSCORE', QUEUE, id) or redis.call('ZSCORE', ROOT .. ':held', id) or h.score or 0)
+local score = redis.call('ZSCORE', QUEUE, id) or redis.call('ZSCORE', ROOT .. ':held', id) or h.score or 0
+cancel_waiting(id, h, failure_ttl(h), score)
 if redis.call('ZREM', QUEUE, id) == 1 then
   count_gaps(1)
 else

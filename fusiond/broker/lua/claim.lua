@@ -125,7 +125,8 @@ if is_known or IS_REPEAT then
 end
 
 -- 1. inbox -> queue · 2. due jobs -> queue · 3. expired leases -> queue, held jobs that may run -> queue
-local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits', 'fair', 'placing', 'gaps', 'metrics', 'events', 'held_tasks')
+local conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file', 'max_running', 'rate', 'limits',
+  'fair', 'placing', 'gaps', 'metrics', 'events', 'held_tasks')
 local suspended, held_names = conf[1] or conf[2], conf[11]
 read_limits(conf[5], held_names)
 read_events(conf[10], dispatcher)
@@ -140,7 +141,8 @@ write_endings()
 local function release_runnable()
   local last = redis.call('ZRANGE', QUEUE, want - 1, want - 1, 'WITHSCORES')[2] or '+inf'
   for task in pairs(runnable) do
-    release_jobs(task, redis.call('ZRANGEBYSCORE', HELD_BY .. '?' .. task, '-inf', last, 'WITHSCORES', 'LIMIT', 0, want), 'its task can run')
+    local page = redis.call('ZRANGEBYSCORE', HELD_BY .. '?' .. task, '-inf', last, 'WITHSCORES', 'LIMIT', 0, want)
+    release_jobs(task, page, 'its task can run')
   end
 end
 if held_names and want > 0 and not suspended then release_runnable() end
@@ -191,10 +193,7 @@ local function begin_decoded(id, text, score)
     good, key = pcall(limiter.key_of_body, h.task, h.args)
     if not good then code, why = 'BAD_ARGUMENTS', 'its task has a limit, and ' .. key end
   end
-  if code then
-    return end_job(id, h, 'failed', code, why, failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '', h.queued_at or h.created_at, now,
-      h.header)
-  end
+  if code then return fail_unclaimed(id, h, code, why, score) end
   if limit and limiter.is_full(limiter.room_of(key, limit)) then
     held[#held + 1] = h.task
     return limiter.hold(id, h, key, score)
@@ -217,8 +216,10 @@ local function first_claim(state)
   local created, task, header, large, rest = state:match('^c(%d+) l([1-9]%d*),(%d+),?(%d*)(.*)$')
   local expires = created and rest:match('^ x(%d+)$')
   -- not if it was created later than now: the clock was put back
-  FIRST_CLAIM[state] = created and tonumber(created) <= now and (rest == '' or expires and created + expires > now) and {
-    held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's', waited = now - created, expires = expires and created + expires - now,
+  local is_first = created and tonumber(created) <= now and (rest == '' or expires and created + expires > now)
+  FIRST_CLAIM[state] = is_first and {
+    held = TOKEN .. state .. ' b' .. now - created .. ' n1 ' .. (LIMIT and 'p' .. LIMIT .. ' ' or '') .. 's',
+      waited = now - created, expires = expires and created + expires - now,
     header_at = task + 2, args_at = task + header + 3, has_header = header ~= '0', large = large ~= '' and large,
   }
   return FIRST_CLAIM[state]
@@ -230,20 +231,24 @@ local function begin(id, text, score)
   local state = at and text:sub(1, at - 1)
   local first = state and FIRST_CLAIM[state]
   if first == nil and state then first = first_claim(state) end
-  if not first or #text > LARGEST_BODY or #id > LONGEST_ID or id:find('\n', 1, true) or score:find('%D') then return begin_decoded(id, text, score) end
+  if not first or #text > LARGEST_BODY or #id > LONGEST_ID
+    or id:find('\n', 1, true) or score:find('%D') then return begin_decoded(id, text, score) end
   local header_at, args_at = at + first.header_at, at + first.args_at
   local task, args = text:sub(at + 1, header_at - 2), first.large and large_args(id, first.large) or text:sub(args_at)
-  if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 or #args == 0 or #args > LARGEST_BODY then return begin_decoded(id, text, score) end
+  if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10
+    or #args == 0 or #args > LARGEST_BODY then return begin_decoded(id, text, score) end
   if limits and limits[task] then return begin_decoded(id, text, score) end
   if exceeds_free(task) then return true end
   add(begun, JOB .. id, first.held .. score .. text:sub(at))
   add_job(id, task, args, first.waited)
-  if events then events.record('claimed', id, task, first.has_header and events.header_words(text:sub(header_at, args_at - 2))) end
-  if first.has_header then add_details(1, 0, 0, text:sub(header_at, args_at - 2)) end
+  local header = first.has_header and text:sub(header_at, args_at - 2)
+  if events then events.record('claimed', id, task, header and events.header_words(header)) end
+  if header then add_details(1, 0, 0, header) end
   if first.expires then add(expiring, #ids, first.expires) end
 end
 
-local unknown, to_hold, held_count = {}, {}, 0  -- task -> whether the caller does not have it, and conf names it · task -> {score, id, …} · how many
+local unknown = {}                -- task -> whether conf lists it and the caller lacks it
+local to_hold, held_count = {}, 0  -- task -> {score, id, …} · how many
 local function is_unknown(task)
   if unknown[task] == nil then unknown[task] = is_listed(held_names, task) and not runnable[escape(task)] end
   return unknown[task]
@@ -296,7 +301,8 @@ local function begin_page(popped, texts)
   return stays
 end
 local looked, stays, page = 0, nil, most
-while not suspended and not stays and #ids < most and looked < most + UPKEEP and held_count < HELD_AT_ONCE and bytes < LARGE_REPLY do
+while not suspended and not stays and #ids < most
+  and looked < most + UPKEEP and held_count < HELD_AT_ONCE and bytes < LARGE_REPLY do
   local popped = redis.call('ZPOPMIN', QUEUE, math.min(page, PAGE))
   if #popped == 0 then break end
   local texts = texts_of(popped, 1, #popped)
@@ -337,10 +343,14 @@ if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop_reason
 if #ids < want and not suspended and (not left or stopped == 'running') then
   -- in a queue with tenants, a limit or tasks with limits only a claim may begin jobs
-  redis.call('SET', WAKE, reservation ~= '' and #ids < free_children and not (max_running or every or limits or fair or held_names) and reservation .. ' ' .. whole(now) or '1', 'PX', WAITS)
+  local is_plain = not (max_running or every or limits or fair or held_names)
+  local can_reserve = reservation ~= '' and #ids < free_children and is_plain
+  redis.call('SET', WAKE, can_reserve and reservation .. ' ' .. whole(now) or '1', 'PX', WAITS)
 elseif must_wake_others and left then
   wake()
 end
 -- the caller knows another version of conf `held_tasks`
-local newer_names = ARGV[9] and known_names:match('^%d*') ~= (held_names or ''):match('^%d*') and (held_names or '') or nil
-return reply(stays and 'few' or stopped == 'few' and 'few' or more or left and not stopped or newer_names and held_names, stopped == 'rate' and rates().until_next(spent, every, burst), newer_names)
+local newer_names = ARGV[9] and known_names:match('^%d*') ~= (held_names or ''):match('^%d*')
+  and (held_names or '') or nil
+return reply((stays or stopped == 'few') and 'few' or more or left and not stopped or newer_names and held_names,
+  stopped == 'rate' and rates().until_next(spent, every, burst), newer_names)

@@ -16,14 +16,13 @@
 -- fair_by
 -- touches conf wake held again tenants
 
+local function set(name, value)
+  if value == '' then redis.call('HDEL', CONF, name) else redis.call('HSET', CONF, name, value) end
+end
 local LIMITS = { 'max_length', 'max_running', 'rate' }
 local before, changed = redis.call('HMGET', CONF, unpack(LIMITS)), false
 for i, name in ipairs(LIMITS) do
-  if ARGV[i] == '' then
-    redis.call('HDEL', CONF, name)
-  else
-    redis.call('HSET', CONF, name, ARGV[i])
-  end
+  set(name, ARGV[i])
   changed = changed or (before[i] or '') ~= ARGV[i]
 end
 -- without new turns the jobs would keep their old ones, which precede all arrivals
@@ -34,22 +33,17 @@ if (fair[1] or fair[2] and fair[2]:match('^%S+') or '') ~= ARGV[4] then
   if ARGV[4] ~= '' then redis.call('HSET', CONF, redis.call('EXISTS', QUEUE) == 1 and 'placing' or 'fair', ARGV[4]) end
   changed = true
 end
-if ARGV[6] == '' then
-  redis.call('HDEL', CONF, 'elsewhere')
-else
-  redis.call('HSET', CONF, 'elsewhere', ARGV[6])
-end
-if ARGV[7] == '' then
-  redis.call('HDEL', CONF, 'metrics')
-else
-  redis.call('HSET', CONF, 'metrics', ARGV[7])
-end
+set('elsewhere', ARGV[6])
+set('metrics', ARGV[7])
 -- tasks that this file lacks are kept: another daemon's file may have them
 for i = 8, #ARGV, 2 do redis.call('HSET', CONF, 'task:' .. ARGV[i], ARGV[i + 1]) end
 -- limits of other tasks are kept, too; and while jobs are held, `limits` stays, as a claim must check them
 local known, limits, is_any = redis.call('HGET', CONF, 'limits'), cjson.decode(ARGV[5]), false
 local all = cjson.decode(known or '{}')
-local function text_of(limit) return limit and table.concat({ table.concat(limit.by, ','), limit.max_running or '', limit.every or '', limit.burst or '' }, ' ') end
+local function text_of(limit)
+  local by = limit and table.concat(limit.by, ',')
+  return limit and table.concat({ by, limit.max_running or '', limit.every or '', limit.burst or '' }, ' ')
+end
 for i = 8, #ARGV, 2 do
   if text_of(all[ARGV[i]]) ~= text_of(limits[ARGV[i]]) then
     all[ARGV[i]], changed, is_any = limits[ARGV[i]], true, true

@@ -43,7 +43,8 @@ for i, status in ipairs({ 'deferred', 'scheduled', 'queue', 'started', 'finished
   replies[i] = redis.call('ZCARD', ROOT .. ':' .. status)
 end
 local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
-local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running', 'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
+local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running',
+  'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
 replies[8] = type(inbox) == 'number' and inbox or 0
 replies[9] = tonumber(conf[1]) or 0
 replies[10] = oldest(conf[9] and MANY_TENANTS or 1)

@@ -55,7 +55,8 @@ function kinds.enqueue(id, task, args, priority, expires, lock, header, follow, 
   must_wake = write_ready() or must_wake
   local decision, other = locker.decide_lock(id, task, lock)
   if not decision then
-    if flow then notify_run('failed', { flow = flow, error = failure('CONFLICT', 'job ' .. other .. ' is the same by `unique`') }) end
+    local err = failure('CONFLICT', 'job ' .. other .. ' is the same by `unique`')
+    if flow then notify_run('failed', { flow = flow, error = err }) end
     return redis.call('HINCRBY', CONF, 'skipped', 1)
   end
   locker.store(decision, task, args, score, 0, header, expires_at, follow, flow)
@@ -113,10 +114,10 @@ kinds.step_end = end_of_step
 -- name, status)
 kinds.after, kinds.parent_ended = add_child, parent_ended
 
-for _, name in ipairs({ 'scheduled', 'held', 'tenants', 'deferred', 'expiring', 'started', 'failed', 'canceled', 'advance' }) do
-  redis.call('ZCARD', ROOT .. ':' .. name)
-end
-if not tonumber(redis.call('GET', SEQ) or 0) then return redis.error_reply('WRONGTYPE the counter of arrivals is not a number') end
+local SORTED_SETS = 'scheduled held tenants deferred expiring started failed canceled advance'
+for name in SORTED_SETS:gmatch('%S+') do redis.call('ZCARD', ROOT .. ':' .. name) end
+local has_counter = tonumber(redis.call('GET', SEQ) or 0)
+if not has_counter then return redis.error_reply('WRONGTYPE the counter of arrivals is not a number') end
 local taken = highest
 for i = 2, #ARGV do
   local number, entry = ARGV[i]:match('^(%d+) (.*)$')

@@ -157,7 +157,8 @@ for i, first in ipairs(to_store) do
   end
   if decision then
     locker.store(decision, task, args, score, due, header, expires_at, follow)
-  elseif not follow and may_be_reserved(args, due, header, expires_at) and claim_if_reserved(id, task, args, score, header) then
+  elseif not follow and may_be_reserved(args, due, header, expires_at)
+    and claim_if_reserved(id, task, args, score, header) then
     if events then events.write() end
     return answer()
   else
@@ -165,9 +166,7 @@ for i, first in ipairs(to_store) do
   end
 end
 if locker then write_endings() end
-if write_ready() then
-  if waiting ~= false then wake() end
-end
+if write_ready() and waiting ~= false then wake() end
 if has_deferred then write_deferred() end
 if events then events.write() end
 return answer()

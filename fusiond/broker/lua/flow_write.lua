@@ -68,7 +68,8 @@ if kept then
   if parent then end_of_step(parent, step, n, round, ARGV[6], ARGV[7]) end
   if events then
     local name = ({ f = 'finished', x = 'failed', c = 'canceled' })[ARGV[6]]
-    events.record('flow.' .. name, '-', '-', ' o' .. escape(id) .. (name == 'finished' and '' or ' m' .. escape(ARGV[7]:sub(1, 1000))))
+    local reason = name == 'finished' and '' or ' m' .. escape(ARGV[7]:sub(1, 1000))
+    events.record('flow.' .. name, '-', '-', ' o' .. escape(id) .. reason)
   end
 end
 if events then events.write() end

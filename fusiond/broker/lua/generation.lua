@@ -18,7 +18,8 @@ redis.call('HSET', KEYS[1], 'generation', newest, 'generation:' .. ARGV[1], newe
 if redis.call('HLEN', KEYS[1]) > 2 * KEPT then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    if all[i]:find('^generation:') and (tonumber(all[i + 1]) or 0) <= newest - KEPT then redis.call('HDEL', KEYS[1], all[i]) end
+    local is_old = (tonumber(all[i + 1]) or 0) <= newest - KEPT
+    if is_old and all[i]:find('^generation:') then redis.call('HDEL', KEYS[1], all[i]) end
   end
 end
 return newest

@@ -18,12 +18,15 @@ if holder and holder ~= token and tonumber(expires) > now then return false end
 -- at maxmemory Redis runs a script whose first write frees memory
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], name, token .. ' ' .. string.format('%.0f', now + ms))
-if ARGV[4] == '' then redis.call('HDEL', KEYS[1], name .. ' failing') else redis.call('HSET', KEYS[1], name .. ' failing', ARGV[4]) end
+local failing = name .. ' failing'
+if ARGV[4] == '' then redis.call('HDEL', KEYS[1], failing) else redis.call('HSET', KEYS[1], failing, ARGV[4]) end
 -- this must not undo what another daemon has noted meanwhile
 if ARGV[5] ~= '0' then redis.call('HINCRBY', KEYS[1], name .. ' refused', ARGV[5]) end
-for i = holder == token and 6 or #ARGV + 1, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
+local first = holder == token and 6 or #ARGV + 1
+for i = first, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
 local found, all = {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  if all[i]:sub(1, #name + 1) == name .. '/' then found[#found + 1], found[#found + 2] = all[i]:sub(#name + 2), all[i + 1] end
+  local stream = all[i]:sub(1, #name + 1) == name .. '/' and all[i]:sub(#name + 2)
+  if stream then found[#found + 1], found[#found + 2] = stream, all[i + 1] end
 end
 return found

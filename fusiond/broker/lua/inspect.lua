@@ -31,9 +31,7 @@ local function find(ids)
   for _, status in ipairs(STATUSES) do
     local places = #ids > 0 and redis.call('ZMSCORE', set_of(status), unpack(ids)) or {}
     for i, job in ipairs(jobs) do
-      if places[i] then
-        job.sets[#job.sets + 1], job.place[status] = status, places[i]
-      end
+      if places[i] then job.sets[#job.sets + 1], job.place[status] = status, places[i] end
     end
   end
   return jobs
@@ -60,8 +58,9 @@ end
 local function right_status(job)
   local meant = status_by_fields(job.h)
   if #job.sets == 0 or meant ~= 'queued' and job.place[meant] then return meant end
-  local order = { 'scheduled', 'queued', 'held', 'deferred', 'started', 'finished', 'failed', 'canceled' }
-  if job.h.ended_at then order = { 'finished', 'failed', 'canceled', 'scheduled', 'queued', 'held', 'deferred', 'started' } end
+  local order = job.h.ended_at
+    and { 'finished', 'failed', 'canceled', 'scheduled', 'queued', 'held', 'deferred', 'started' }
+    or { 'scheduled', 'queued', 'held', 'deferred', 'started', 'finished', 'failed', 'canceled' }
   for _, status in ipairs(order) do
     if job.place[status] then return status end
   end
@@ -72,7 +71,8 @@ end
 local function agrees_with_limit(job, status)
   local limit = job.h.limit
   if status == 'held' then
-    return redis.call('ZSCORE', HELD_BY .. (limit or '?' .. job.h.task), job.id) and (limit or is_listed(redis.call('HGET', CONF, 'held_tasks'), job.h.task))
+    return redis.call('ZSCORE', HELD_BY .. (limit or '?' .. job.h.task), job.id)
+      and (limit or is_listed(redis.call('HGET', CONF, 'held_tasks'), job.h.task))
   end
   return status ~= 'started' or not limit or limit == '-' or redis.call('HGET', PLACES .. limit, job.id) == job.h.token
 end
@@ -87,7 +87,8 @@ local function judge(job)
   if #job.sets ~= 1 then return 'wrong-set', sets, right_status(job) end
   if (job.h.token ~= nil) ~= (sets == 'started') then names[#names + 1] = 'token' end
   if (job.h.ended_at ~= nil) ~= (ENDED[sets] == true) then names[#names + 1] = 'ended_at' end
-  if NEEDS_SCORE[sets] and not job.score and not (sets == 'held' and not job.h.limit) then names[#names + 1] = 'score' end
+  local may_lack = sets == 'held' and not job.h.limit
+  if NEEDS_SCORE[sets] and not job.score and not may_lack then names[#names + 1] = 'score' end
   if not agrees_with_limit(job, sets) then names[#names + 1] = 'limit' end
   if #names > 0 then return 'fields', table.concat(names, ' '), sets end
 end
@@ -163,7 +164,8 @@ for _, job in ipairs(find(ids)) do
       for _, value in ipairs({ job.id, kind, detail, status }) do replies[#replies + 1] = value end
       if repair then
         repair_job(job, status)
-        if events and job.h then events.record_job('repaired', job.id, job.h, ' s' .. status .. ' m' .. escape(SAID[kind]:format(detail))) end
+        local words = events and job.h and ' s' .. status .. ' m' .. escape(SAID[kind]:format(detail))
+        if words then events.record_job('repaired', job.id, job.h, words) end
       end
     end
   end

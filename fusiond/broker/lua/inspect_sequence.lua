@@ -12,11 +12,13 @@
 
 local arrived = 0
 for band = 0, 255 do
-  local last = redis.call('ZREVRANGEBYSCORE', QUEUE, '(' .. whole((band + 1) * BAND), whole(band * BAND), 'WITHSCORES', 'LIMIT', 0, 1)
+  local below, first = '(' .. whole((band + 1) * BAND), whole(band * BAND)
+  local last = redis.call('ZREVRANGEBYSCORE', QUEUE, below, first, 'WITHSCORES', 'LIMIT', 0, 1)
   arrived = math.max(arrived, (last[2] or 0) % BAND)
 end
 local seq = redis.call('GET', SEQ)
-if not seq and arrived == 0 or seq and seq:find('^%d+$') and tonumber(seq) < BAND and tonumber(seq) >= arrived then return false end
+if not seq and arrived == 0
+  or seq and seq:find('^%d+$') and tonumber(seq) < BAND and tonumber(seq) >= arrived then return false end
 if ARGV[1] == '1' then
   redis.call('ZREM', ROOT .. ':none', '')  -- at maxmemory, too
   redis.call('SET', SEQ, whole(arrived))

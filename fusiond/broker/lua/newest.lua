@@ -44,7 +44,8 @@ end
 
 -- without_arrival(found, score): adds jobs whose score somebody has set to infinity, as the last arrivals
 local function without_arrival(found, score)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)) do found[#found + 1] = { BAND, id, score } end
+  local ids = redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)
+  for _, id in ipairs(ids) do found[#found + 1] = { BAND, id, score } end
 end
 
 -- arrivals(): {arrival, id, score} of the last `most` arrivals below `from` of each priority

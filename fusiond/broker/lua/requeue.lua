@@ -22,7 +22,8 @@ local function requeue(id)
   local h = load_job(id)
   local key, rule, taken
   if h and h.unique then key, rule, taken = relock(id, h) end
-  if taken and (redis.call('ZSCORE', ROOT .. ':failed', id) or redis.call('ZSCORE', ROOT .. ':canceled', id)) then return 3 end
+  if taken and (redis.call('ZSCORE', ROOT .. ':failed', id)
+    or redis.call('ZSCORE', ROOT .. ':canceled', id)) then return 3 end
   if redis.call('ZREM', ROOT .. ':failed', id) + redis.call('ZREM', ROOT .. ':canceled', id) == 0 then
     return redis.call('ZSCORE', QUEUE, id) and 2 or 0
   end
@@ -31,8 +32,8 @@ local function requeue(id)
   local past = { history = h.history }
   codec.add_to_history(past, 'requeued', '')
   save_job(id, {
-    task = h.task, header = h.header, args = h.args, created_at = h.created_at, queued_at = now, last_outcome = 'requeued',
-    last_token = h.last_token, error = h.error, history = past.history, follow = h.follow,
+    task = h.task, header = h.header, args = h.args, created_at = h.created_at, queued_at = now,
+    last_outcome = 'requeued', last_token = h.last_token, error = h.error, history = past.history, follow = h.follow,
     unique = key and h.unique:gsub(',%d*,', ',,', 1) or nil,
   })
   if key and holder(key) ~= id then take_lock(key, rule, id) end

@@ -24,11 +24,13 @@ end
 local refusal = try('DEL', key)
 if refusal then return refusal end
 for _, words in ipairs({
-  'MSET x', 'PERSIST', 'SET x PX 1000', 'DUMP', 'EXISTS', 'EXPIRE 1', 'GET', 'GETRANGE 0 0', 'HDEL f', 'HEXISTS f', 'HGET f', 'HGETALL',
-  'HINCRBY f 1', 'HKEYS', 'HLEN', 'HMGET f', 'HSET f x', 'HSETNX f x', 'HVALS', 'INCR', 'INCRBY 1', 'LLEN', 'LPOS x', 'LPUSH x', 'LRANGE 0 0',
-  'LREM 0 x', 'LTRIM 0 0', 'MGET', 'PEXPIRE 1000', 'PTTL', 'RPOP', 'RPUSH x', 'SADD x', 'SMEMBERS', 'SREM x', 'STRLEN', 'TYPE',
-  'XADD MAXLEN 1 * f x', 'XRANGE - + COUNT 1', 'XREVRANGE + - COUNT 1', 'ZADD 1 x', 'ZCARD', 'ZCOUNT 0 1', 'ZMSCORE x', 'ZPOPMIN', 'ZRANGE 0 0',
-  'ZRANGEBYSCORE 0 0', 'ZREM x', 'ZREMRANGEBYSCORE 0 0', 'ZREVRANGE 0 0', 'ZREVRANGEBYSCORE 0 0', 'ZSCAN 0', 'ZSCORE x', 'UNLINK',
+  'MSET x', 'PERSIST', 'SET x PX 1000', 'DUMP', 'EXISTS', 'EXPIRE 1', 'GET', 'GETRANGE 0 0', 'HDEL f', 'HEXISTS f',
+  'HGET f', 'HGETALL', 'HINCRBY f 1', 'HKEYS', 'HLEN', 'HMGET f', 'HSET f x', 'HSETNX f x', 'HVALS', 'INCR',
+  'INCRBY 1', 'LLEN', 'LPOS x', 'LPUSH x', 'LRANGE 0 0', 'LREM 0 x', 'LTRIM 0 0', 'MGET', 'PEXPIRE 1000', 'PTTL',
+  'RPOP', 'RPUSH x', 'SADD x', 'SMEMBERS', 'SREM x', 'STRLEN', 'TYPE', 'XADD MAXLEN 1 * f x', 'XRANGE - + COUNT 1',
+  'XREVRANGE + - COUNT 1', 'ZADD 1 x', 'ZCARD', 'ZCOUNT 0 1', 'ZMSCORE x', 'ZPOPMIN', 'ZRANGE 0 0',
+  'ZRANGEBYSCORE 0 0', 'ZREM x', 'ZREMRANGEBYSCORE 0 0', 'ZREVRANGE 0 0', 'ZREVRANGEBYSCORE 0 0', 'ZSCAN 0',
+  'ZSCORE x', 'UNLINK',
 }) do
   local name, rest = words:match('^(%u+) ?(.*)$')
   local arguments = {}

@@ -34,7 +34,8 @@
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'
 local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true }
-local replies, latest, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
+local replies, latest = {}, {}     -- latest: id -> the text that a job has by now
+local settled = {}                -- texts to write: {key, text, …}
 local is_stale                    -- numbers of the outcomes whose attempts do not hold their jobs
 
 local function put(id, text)
@@ -51,7 +52,8 @@ local function first_attempt(state)
   local limit
   if not words then words, created, limit = state:match('^t(%S+ c(%d+) l[%d,]+ b%d+ n1) p(%-)$') end
   return words and {
-    before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit, claimed = created + words:match(' b(%d+)'),
+    before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit,
+      claimed = created + words:match(' b(%d+)'),
   } or false
 end
 -- note_success(id): notes when a job of a cron entry finished last
@@ -62,7 +64,8 @@ end
 
 local function record_finished(id, text, first, result, event_words)
   local task, header = text:match('\n([^\n]*)\n([^\n]*)')
-  events.record('finished', id, task, ' b' .. whole(now - first.claimed) .. event_words .. (header == '' and '' or events.header_words(header)) .. events.payload_word('r', result))
+  local since, words = ' b' .. whole(now - first.claimed), header == '' and '' or events.header_words(header)
+  events.record('finished', id, task, since .. event_words .. words .. events.payload_word('r', result))
 end
 -- finish(): the hot path is a job in its first attempt: only its first and last words change
 local function finish(id, text, token, ttl, result, why, event_words)
@@ -76,7 +79,8 @@ local function finish(id, text, token, ttl, result, why, event_words)
   if first and score and why == '' then
     leave_started(id, first.limit)
     if events then record_finished(id, text, first, result, event_words) end
-    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. text:sub(at + 2 + #score) .. '\n' .. result)
+    local rest = text:sub(at + 2 + #score) .. '\n' .. result
+    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. rest)
   else
     h = decode(text)
     leave_started(id, h.limit)
@@ -134,7 +138,8 @@ local function make_unfinished()
   -- release(): the attempt is not counted; err: why its task cannot run on that host
   local function release(id, h, delay, why, err)
     end_attempt(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
-    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)) end
+    local words = event_words and event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)
+    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, words) end
     h.attempts = math.max(count(h.attempts), 1) - 1
     if err and hold(id, h, err) then return end
     if delay > 0 then
@@ -232,7 +237,8 @@ end
 while (ARGV[at] or '') ~= '' do
   local first, past = at + 6, at + 6 + 2 * ARGV[at + 5]
   for page = first, past - 1, 2 * PAGE do
-    settle_some(page, math.min(page + 2 * PAGE, past) - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
+    local past_page = math.min(page + 2 * PAGE, past)
+    settle_some(page, past_page - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
   end
   at = past
 end

@@ -67,7 +67,8 @@ end
 local seq = #to_store > 0 and redis.call('INCRBY', SEQ, #to_store) - #to_store
 for place, at in ipairs(to_store) do
   local id, due = 'cron:' .. entry .. ':' .. ARGV[at], math.max(ARGV[at], now) + ARGV[at + 1]
-  local decision, score, expires_at = decisions[ARGV[at]], (255 - ARGV[4]) * BAND + seq + place, expires and now + expires
+  local decision, expires_at = decisions[ARGV[at]], expires and now + expires
+  local score = (255 - ARGV[4]) * BAND + seq + place
   if decision then
     locker.store(decision, task, args, score, due, header, expires_at, follow)
   else

@@ -52,7 +52,8 @@ local function release_deferred(id, due)
   h.queued_at = now
   save_job(id, h)
   if events then
-    events.record_job(due > now and 'scheduled' or 'queued', id, h, (due > now and ' u' .. whole(due - now) or '') .. ' mwhat+it+waited+for+has+ended')
+    local due_word = due > now and ' u' .. whole(due - now) or ''
+    events.record_job(due > now and 'scheduled' or 'queued', id, h, due_word .. ' mwhat+it+waited+for+has+ended')
   end
   if due > now then
     add(scheduled, whole(due), id)
@@ -95,7 +96,8 @@ end
 -- ended_status(id, h): nil: it has not ended
 local function ended_status(id, h)
   if not h.ended_at then return nil end
-  return redis.call('ZSCORE', ROOT .. ':finished', id) and 'finished' or redis.call('ZSCORE', ROOT .. ':canceled', id) and 'canceled' or 'failed'
+  return redis.call('ZSCORE', ROOT .. ':finished', id) and 'finished'
+    or redis.call('ZSCORE', ROOT .. ':canceled', id) and 'canceled' or 'failed'
 end
 -- add_child(id, queue, child, name): the job `child` asks for a message about the end of this job
 local function add_child(id, queue, child, name)

@@ -8,7 +8,9 @@ local function argument_values()
   -- value_text(name, value): raises a reason that a person can act on
   local function value_text(name, value)
     if type(value) == 'boolean' then return tostring(value) end
-    if type(value) == 'number' and value % 1 == 0 and math.abs(value) < 9007199254740992 then return value == 0 and '0' or ('%.0f'):format(value) end
+    if type(value) == 'number' and value % 1 == 0 and math.abs(value) < 9007199254740992 then
+      return value == 0 and '0' or ('%.0f'):format(value)
+    end
     if type(value) == 'string' then
       return '"' .. value:gsub('[^%w_.~:@-]', function(other) return ('%%%02X'):format(other:byte()) end) .. '"'
     end

@@ -21,7 +21,8 @@ end
 local function claim_on_enqueue(token, left, id, task, args, score, header)
   local words, line, is_large = ' b0 n1 s' .. whole(score), args, #args >= LARGE
   if is_large then words, line = ',' .. #args .. words, '' end
-  if not redis.call('SET', JOB .. id, 't' .. escape(token) .. ' ' .. new_text(task, header, line, words), 'NX') then return false end
+  local text = 't' .. escape(token) .. ' ' .. new_text(task, header, line, words)
+  if not redis.call('SET', JOB .. id, text, 'NX') then return false end
   if is_large then redis.call('SET', JOB .. id .. ARGS, args) end
   redis.call('ZADD', STARTED, now + FIRST_LEASE, id)
   redis.call('SET', GIVEN .. token, whole(now - left) .. ' ' .. id, 'PX', KEPT)

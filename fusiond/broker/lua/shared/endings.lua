@@ -8,15 +8,14 @@ local REGISTRY_KEPT = 1000000     -- jobs in one registry
 local KEPT_UNTIL = {}             -- ttl -> score
 local left_started, endings = {}, {}  -- ids · status -> {score, id, …}
 local ended_waiting = {}          -- jobs that ended without an attempt: task, letter of tally.lua, …
-local function keep_until(ttl)
-  return now + math.max(tonumber(ttl) or 0, REMEMBERED)
-end
+local function keep_until(ttl) return now + math.max(tonumber(ttl) or 0, REMEMBERED) end
 -- failure_ttl(h): for how many ms to keep a job that fails or is canceled here: from its header, or else from its task
 local function failure_ttl(h)
   local header = h.header or ''
   local good, said = pcall(cjson.decode, header:find('"failure_ttl"', 1, true) and header or '{}')
   local seconds = good and type(said) == 'table' and finite(said.failure_ttl)
-  return seconds and math.floor(seconds * 1000) or finite(redis.call('HGET', CONF, 'failure_ttl:' .. h.task)) or FAILED_KEPT
+  return seconds and math.floor(seconds * 1000) or finite(redis.call('HGET', CONF, 'failure_ttl:' .. h.task))
+    or FAILED_KEPT
 end
 -- leave_started(id, limit): an attempt is over; limit: the job's field, which the caller then clears
 local function leave_started(id, limit)

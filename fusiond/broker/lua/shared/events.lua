@@ -40,7 +40,8 @@ local function make_recorder(wanted)
   end
   -- header_words(header): log tag and traceparent, which each event of the job has
   local function header_words(header)
-    if not header or #header > 65536 or not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
+    if not header or #header > 65536 then return '' end
+    if not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
     local good, read = pcall(cjson.decode, header)
     if not good or type(read) ~= 'table' then return '' end
     return (type(read.log_tag) == 'string' and ' t' .. escape(read.log_tag:sub(1, 255)) or '')
@@ -57,7 +58,8 @@ local function make_recorder(wanted)
     local said = ''
     for _, name in ipairs({ 'code', 'type', 'message' }) do
       local value, letter = read[name], name == 'type' and 'y' or name:sub(1, 1)
-      if type(value) == 'string' and value ~= '' then said = said .. ' ' .. letter .. escape(value:sub(1, letter == 'm' and MESSAGE or 255)) end
+      local most = letter == 'm' and MESSAGE or 255
+      if type(value) == 'string' and value ~= '' then said = said .. ' ' .. letter .. escape(value:sub(1, most)) end
     end
     return said
   end
@@ -69,11 +71,13 @@ local function make_recorder(wanted)
   -- record_job(event, id, h, words): an event of a decoded job; words: more words
   local function record_job(event, id, h, words) record(event, id, h.task, job_words(h) .. (words or '')) end
   local function record_enqueued(id, task, header, due, args)
-    record('enqueued', id, task, (due > now and ' u' .. whole(due - now) or '') .. header_words(header) .. payload_word('a', args))
+    local due_word = due > now and ' u' .. whole(due - now) or ''
+    record('enqueued', id, task, due_word .. header_words(header) .. payload_word('a', args))
   end
   -- record_ended(status, id, h, words): h: with its error or result
   local function record_ended(status, id, h, words)
-    record_job(status, id, h, (words or '') .. (status == 'finished' and payload_word('r', h.result) or error_words(h.error)))
+    local outcome = status == 'finished' and payload_word('r', h.result) or error_words(h.error)
+    record_job(status, id, h, (words or '') .. outcome)
   end
 
   -- recount(count): the counter was lost: continues behind the last entry. A key that is not a stream is renamed
@@ -89,7 +93,8 @@ local function make_recorder(wanted)
   local function add_entry(first, past, words)
     local size = past - first
     local function added(number)
-      return redis.pcall('XADD', EVENTS, 'MINID', '~', whole(math.max(0, number - most)), whole(number) .. '-' .. size, 'at', whole(now), unpack(words))
+      local oldest, entry = whole(math.max(0, number - most)), whole(number) .. '-' .. size
+      return redis.pcall('XADD', EVENTS, 'MINID', '~', oldest, entry, 'at', whole(now), unpack(words))
     end
     local id = added(redis.call('HINCRBY', CONF, 'told', size))
     if type(id) == 'table' then added(recount(size)) end
@@ -125,7 +130,8 @@ local function make_recorder(wanted)
     if name and name ~= '' then actor = name:sub(1, 255) end
   end
 
-  return { record = record, record_job = record_job, record_enqueued = record_enqueued, record_ended = record_ended, header_words = header_words, payload_word = payload_word, error_words = error_words, write = write, set_actor = set_actor }
+  return { record = record, record_job = record_job, record_enqueued = record_enqueued, record_ended = record_ended,
+    header_words = header_words, payload_word = payload_word, write = write, set_actor = set_actor }
 end
 -- read_events(wanted, by): wanted: conf `events`; by: who acts
 local function read_events(wanted, actor)

@@ -128,12 +128,14 @@ local function make_follower()
   local function post_callback(id, status, h)
     local good, header = pcall(cjson.decode, h.header or '')
     local wanted = good and (header.follow or {})[status == 'finished' and 'on_success' or 'on_failure']
-    if type(wanted) ~= 'table' or type(wanted.queue) ~= 'string' or not wanted.queue:find('^[%w_.:@-]+$') then return end
+    if type(wanted) ~= 'table' or type(wanted.queue) ~= 'string'
+      or not wanted.queue:find('^[%w_.:@-]+$') then return end
     local body = '"event":' .. callback_event(id, status, h)
-    if wanted.url then body = '"url":' .. cjson.encode(wanted.url) .. ',"body":{' .. body .. '},"allow_private":true' end
+    local url = wanted.url and cjson.encode(wanted.url)
+    if url then body = '"url":' .. url .. ',"body":{' .. body .. '},"allow_private":true' end
     local name = 'cb-' .. redis.sha1hex(ROOT .. ' ' .. id .. ' ' .. whole(now)):sub(1, 24)
-    post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', whole(count(wanted.priority)), whole(count(wanted.expires)),
-      wanted.unique or '')
+    local priority, expires = whole(count(wanted.priority)), whole(count(wanted.expires))
+    post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', priority, expires, wanted.unique or '')
   end
 
   -- notify_children(id, status): tells each job that waits for this one that it has ended

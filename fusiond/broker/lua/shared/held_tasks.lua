@@ -6,8 +6,8 @@
 --                      of that no group served the queue; when to check for jobs that have waited too long; their error
 -- ns:{q}:held:?<task>  ZSET  the held jobs of one task: id -> the score that they had when they were ready
 local MOST_HELD_TASKS = 1000
--- is_listed(held_names, task): held_names: conf `held_tasks`
-local function is_listed(held_names, task) return held_names and held_names:find(' ' .. escape(task) .. ' ', 1, true) ~= nil end
+-- is_listed(names, task): names: conf `held_tasks`
+local function is_listed(names, task) return names and names:find(' ' .. escape(task) .. ' ', 1, true) ~= nil end
 -- write_names(held_names, tasks): tasks: the words, each with a blank after it
 local function write_names(held_names, tasks)
   local version = math.max(now, (tonumber((held_names or ''):match('^%d+')) or 0) + 1)

@@ -10,6 +10,7 @@ local skipped, must_wake = 0, false  -- pushes that were skipped as another job 
 local function make_reader()
   local locker
   local queue_of = elsewhere and cjson.decode(elsewhere) or {}
+  local OPTIONS = { 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }
   local SORTED = '0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz'
 
   -- characters(text, n): n characters of the digest of a text
@@ -33,14 +34,13 @@ local function make_reader()
   end
 
   -- id_of_key(task, key): the same task and key always give the same job
-  local function id_of_key(task, key)
-    return 'k-' .. characters(task .. '\0' .. key, 20)
-  end
+  local function id_of_key(task, key) return 'k-' .. characters(task .. '\0' .. key, 20) end
 
   -- is_utf8(value): replaces each valid character of several bytes by a blank; a byte that is left is not valid
   local SEVERAL = {
     '[\194-\223][\128-\191]', '\224[\160-\191][\128-\191]', '[\225-\239][\128-\191][\128-\191]',
-    '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]', '\244[\128-\143][\128-\191][\128-\191]',
+    '\240[\144-\191][\128-\191][\128-\191]', '[\241-\243][\128-\191][\128-\191][\128-\191]',
+      '\244[\128-\143][\128-\191][\128-\191]',
   }
   local SURROGATE = '\237[\160-\191]'
   local function is_utf8(value)
@@ -50,15 +50,17 @@ local function make_reader()
     return not value:find('[\128-\255]')
   end
 
+  local function is_absent(value) return value == nil or value == cjson.null end
   -- text(value, most), number(value, least, most): the value; nil: it is absent; an error: it is not one
   local function text(name, value, most)
-    if value == nil or value == cjson.null then return nil end
-    if type(value) ~= 'string' or value == '' or #value > most then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
+    if is_absent(value) then return nil end
+    local is_good = type(value) == 'string' and value ~= '' and #value <= most
+    if not is_good then error(name .. ' is not a text of 1 to ' .. most .. ' bytes', 0) end
     if not is_utf8(value) then error(name .. ' is not UTF-8', 0) end
     return value
   end
   local function number(name, value, least, most)
-    if value == nil or value == cjson.null then return nil end
+    if is_absent(value) then return nil end
     if type(value) ~= 'number' or not (value >= least and value <= most) then
       error(name .. ' is not a number from ' .. least .. ' to ' .. most, 0)
     end
@@ -69,13 +71,15 @@ local function make_reader()
     local said = text('traceparent', value, 255)
     if not said then return nil end
     local version, id, span, flags = said:match('^([%da-f]+)%-([%da-f]+)%-([%da-f]+)%-([%da-f]+)$')
-    local good = version and #version == 2 and version ~= 'ff' and #id == 32 and id:find('[^0]') and #span == 16 and span:find('[^0]') and #flags == 2
+    local good = version and #version == 2 and version ~= 'ff' and #id == 32 and id:find('[^0]')
+      and #span == 16 and span:find('[^0]') and #flags == 2
     if not good then error('traceparent is not a W3C traceparent', 0) end
     return said
   end
 
   -- These keys change when or how often a job runs, or what happens at its end, so they are refused and not ignored.
-  local BY_CLIENT, BY_FILE = 'enqueue the job with a client, or remove it', 'the file says it of the task; remove it here'
+  local BY_CLIENT, BY_FILE = 'enqueue the job with a client, or remove it',
+    'the file says it of the task; remove it here'
   local NOT_PUSHED = {
     after = BY_CLIENT, join = BY_CLIENT, on_parent_failure = BY_CLIENT, timeout = BY_CLIENT,
     unique = BY_FILE, on_success = BY_FILE, on_failure = BY_FILE, limit = BY_FILE,
@@ -90,7 +94,7 @@ local function make_reader()
     local task = text('task', job.task, 255)
     if not task then error('task is missing', 0) end
     for name, remedy in pairs(NOT_PUSHED) do
-      if job[name] ~= nil and job[name] ~= cjson.null then error(name .. ' is not a key of a pushed job: ' .. remedy, 0) end
+      if not is_absent(job[name]) then error(name .. ' is not a key of a pushed job: ' .. remedy, 0) end
     end
     local id = text('id', job.id, 128)
     if id and not id:find('^[%w_:.-]+$') then error('id has other characters than letters, digits and _:.-', 0) end
@@ -101,8 +105,10 @@ local function make_reader()
       at = number('at', job.at, 0, 1e11),
       expires = number('expires', job.expires, 0, TEN_YEARS),
       retry = text('retry', job.retry, 255), description = text('description', job.description, 255),
-      result_ttl = number('result_ttl', job.result_ttl, 0, TEN_YEARS), failure_ttl = number('failure_ttl', job.failure_ttl, 0, TEN_YEARS),
-      key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255), traceparent = traceparent(job.traceparent), args = job.args, kwargs = job.kwargs,
+      result_ttl = number('result_ttl', job.result_ttl, 0, TEN_YEARS),
+        failure_ttl = number('failure_ttl', job.failure_ttl, 0, TEN_YEARS),
+      key = text('key', job.key, 255), log_tag = text('log_tag', job.log_tag, 255),
+        traceparent = traceparent(job.traceparent), args = job.args, kwargs = job.kwargs,
     }
   end
 
@@ -126,8 +132,10 @@ local function make_reader()
   -- take_unique(job, raw, header): stores the job if it gets its lock; raises a reason
   local function take_unique(job, raw, header)
     locker = locker or make_locker()
-    local decision, other, refused = locker.decide_lock(job.id, job.task, job.lock .. ',' .. argument_values().of(job.by, job.args, job.kwargs))
-    if refused then error('job ' .. other .. ' exists already, and the task is `unique`: a second job with the same arguments is refused', 0) end
+    local wanted = job.lock .. ',' .. argument_values().of(job.by, job.args, job.kwargs)
+    local decision, other, refused = locker.decide_lock(job.id, job.task, wanted)
+    if refused then error('job ' .. other .. ' exists already, and the task is `unique`: '
+      .. 'a second job with the same arguments is refused', 0) end
     if not decision then
       skipped = skipped + 1
       return
@@ -149,16 +157,18 @@ local function make_reader()
       error((job.key and 'key ' .. job.key or 'id ' .. job.id) .. ' is taken by another job', 0)
     end
     if queue_of[job.task] then
-      error('task ' .. job.task .. ' has a limit, which holds in its queue ' .. queue_of[job.task] .. ' alone; push it to the inbox of that one', 0)
+      error('task ' .. job.task .. ' has a limit, which holds in its queue ' .. queue_of[job.task] ..
+        ' alone; push it to the inbox of that one', 0)
     end
     if limits and limits[job.task] then limiter.key_of(job.task, job.args, job.kwargs) end
-    if job.retry and redis.call('HEXISTS', CONF, 'policy:none') == 1 and redis.call('HEXISTS', CONF, 'policy:' .. job.retry) == 0 then
+    if job.retry and redis.call('HEXISTS', CONF, 'policy:none') == 1
+      and redis.call('HEXISTS', CONF, 'policy:' .. job.retry) == 0 then
       error('retry: no daemon of the queue has a retry policy of this name', 0)
     end
     defaults(job)
     -- `meta` stays inside the raw object
     local options = {}
-    for _, name in ipairs({ 'key', 'log_tag', 'retry', 'result_ttl', 'failure_ttl', 'description', 'traceparent' }) do options[name] = job[name] end
+    for _, name in ipairs(OPTIONS) do options[name] = job[name] end
     local header = next(options) and cjson.encode(options) or ''
     -- the callbacks unchanged
     if job.follow then header = '{"follow":' .. job.callbacks .. (header == '' and '}' or ',' .. header:sub(2)) end

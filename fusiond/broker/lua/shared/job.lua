@@ -7,9 +7,10 @@
 -- make_codec(): decode and encode, which the hot paths do not use; so a call creates them only when it needs them
 local function make_codec()
   local WORDS = {                 -- in this order: letter, field
-    't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at', 'q', 'queued_at', 'k', 'crashes',
-    'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'w', 'snoozed_since', 'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts',
-    'p', 'limit', 's', 'score', 'v', 'priority',
+    't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at',
+    'q', 'queued_at', 'k', 'crashes', 'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'w', 'snoozed_since',
+    'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts', 'p', 'limit',
+    's', 'score', 'v', 'priority',
     'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
   }
   local NAME = {}                 -- letter -> field
@@ -41,7 +42,9 @@ local function make_codec()
       end
     end
     local created = finite(h.created_at)
-    for _, name in ipairs(created and AFTER_CREATION or {}) do h[name] = finite(h[name]) and whole(created + h[name]) or h[name] end
+    for _, name in ipairs(created and AFTER_CREATION or {}) do
+      h[name] = finite(h[name]) and whole(created + h[name]) or h[name]
+    end
     local task, header, large = (h.lengths or ''):match('^(%d+),(%d+),?(%d*)$')
     if not task or not h.created_at then return nil end
     local last = #text
@@ -51,7 +54,8 @@ local function make_codec()
     h.result, last = last_line(text, last, h.result)
     local header_at = at + task + 1
     local args_at = header_at + header + 1
-    if task == '0' or args_at > last + 1 or text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 then return nil end
+    if task == '0' or args_at > last + 1 then return nil end
+    if text:byte(header_at - 1) ~= 10 or text:byte(args_at - 1) ~= 10 then return nil end
     h.task, h.lengths = text:sub(at, header_at - 2), nil
     if header ~= '0' then h.header = text:sub(header_at, args_at - 2) end
     if large == '' then h.args = text:sub(args_at, last) else h.large = large end
@@ -88,8 +92,8 @@ local function make_codec()
     local at = 0
     for _ = 2, MOST do at = at and entries:find('\n', at + 1, true) end
     if printed and printed ~= '' then before = '{"attempt":' .. count(h.attempts) .. ',"text":' .. printed .. '}' end
-    local entry = '{"attempt":' .. count(h.attempts) .. ',"outcome":' .. cjson.encode(outcome) .. ',"claimed":' .. whole(finite(h.started_at) or 0)
-      .. ',"settled":' .. whole(now) .. about .. '}\n'
+    local entry = '{"attempt":' .. count(h.attempts) .. ',"outcome":' .. cjson.encode(outcome)
+      .. ',"claimed":' .. whole(finite(h.started_at) or 0) .. ',"settled":' .. whole(now) .. about .. '}\n'
     h.history = before .. '\n' .. entry .. (at and entries:sub(1, at) or entries)
   end
 
@@ -146,7 +150,9 @@ end
 local function delete_jobs(ids)
   for first = 1, #ids, PAGE do
     local keys = {}
-    for i = first, math.min(first + PAGE - 1, #ids) do keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS end
+    for i = first, math.min(first + PAGE - 1, #ids) do
+      keys[#keys + 1], keys[#keys + 2] = JOB .. ids[i], JOB .. ids[i] .. ARGS
+    end
     redis.call('UNLINK', unpack(keys))
   end
 end

@@ -35,7 +35,8 @@ local function make_limiter()
   local function room_of(key, limit)
     local room = rooms[key]
     if not room then
-      room = { places = limit.max_running and limit.max_running - redis.call('HLEN', PLACES .. key) or math.huge, tokens = math.huge }
+      local places = limit.max_running and limit.max_running - redis.call('HLEN', PLACES .. key) or math.huge
+      room = { places = places, tokens = math.huge }
       if limit.every then room.tokens, room.spent = rate.tokens(RATE .. ':' .. key, limit.every, limit.burst) end
       rooms[key] = room
     end
@@ -86,8 +87,7 @@ local function make_limiter()
       redis.call('ZADD', AGAIN, whole(expires), 'x' .. id)
     else
       leave_limit(id, h)
-      end_job(id, h, 'failed', 'EXPIRED', expiry_message(h), failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
-        h.queued_at or h.created_at, now, h.header)
+      fail_unclaimed(id, h, 'EXPIRED', expiry_message(h), score)
     end
   end
 
@@ -127,16 +127,13 @@ local function make_limiter()
     local due = redis.call('ZRANGEBYSCORE', AGAIN, '-inf', now, 'LIMIT', 0, limit)
     for _, entry in ipairs(due) do
       local name = entry:sub(2)
-      if entry:sub(1, 1) == 'x' then
-        expire_held(name)
-      else
-        release_held(name, limit_of(name))
-      end
+      if entry:sub(1, 1) == 'x' then expire_held(name) else release_held(name, limit_of(name)) end
     end
     return #due == limit
   end
 
-  return { key_of = key_of, key_of_body = key_of_body, room_of = room_of, is_full = is_full, take_place = take_place, hold = hold, recheck = recheck }
+  return { key_of = key_of, key_of_body = key_of_body, room_of = room_of,
+    is_full = is_full, take_place = take_place, hold = hold, recheck = recheck }
 end
 local limiter                     -- what make_limiter() has made
 local function read_limits(text, held_names)

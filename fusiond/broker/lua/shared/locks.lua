@@ -14,11 +14,7 @@ local function holder(key)
   return type(id) == 'string' and id or nil
 end
 local function take_lock(key, rule, id)
-  if tonumber(rule) then
-    redis.call('SET', key, id, 'PX', rule)
-  else
-    redis.call('SET', key, id)
-  end
+  if tonumber(rule) then redis.call('SET', key, id, 'PX', rule) else redis.call('SET', key, id) end
 end
 -- free_lock(id, h, moved): the job has ended, or begun. moved: it is in another queue now; then it also frees a lock
 -- whose rule is a number

@@ -2,9 +2,7 @@
 local ready, scheduled = {}, {}   -- {score or due time, id, …}
 local has_free_place = false      -- a job that counted towards a limit has ended
 local stored = {}                 -- the texts of new jobs: {key, text, …}
-local function add(list, score, id)
-  list[#list + 1], list[#list + 2] = score, id
-end
+local function add(list, score, id) list[#list + 1], list[#list + 2] = score, id end
 local turns                       -- of a queue with `fair_by`: assigns the turns (turns.lua)
 -- make_ready(id, score, args): puts the job behind the others of its priority, or at its tenant's next turn
 local function make_ready(id, score, args)

@@ -43,7 +43,8 @@ local function reassign_turns(fair, placing, gaps, limit)
       local last = redis.call('ZREVRANGEBYSCORE', QUEUE, top, 0, 'WITHSCORES', 'LIMIT', 0, 1)[2]
       if not last then return nil end
       local first, moved = last - last % BAND, {}
-      local page = redis.call('ZREVRANGEBYSCORE', QUEUE, whole(first + arrivals), whole(first), 'LIMIT', 0, math.min(limit, next - arrivals))
+      local page = redis.call('ZREVRANGEBYSCORE', QUEUE, whole(first + arrivals), whole(first),
+        'LIMIT', 0, math.min(limit, next - arrivals))
       for _, id in ipairs(page) do
         add(moved, whole(first + next), id)
         next = next - 1
@@ -58,7 +59,8 @@ local function reassign_turns(fair, placing, gaps, limit)
   -- give_turns(place): returns the progress; nil: done
   local function give_turns(place)
     while limit > 0 do
-      local page, moved = redis.call('ZRANGEBYSCORE', QUEUE, place, TOP, 'WITHSCORES', 'LIMIT', 0, math.min(limit, PAGE)), {}
+      local page = redis.call('ZRANGEBYSCORE', QUEUE, place, TOP, 'WITHSCORES', 'LIMIT', 0, math.min(limit, PAGE))
+      local moved = {}
       if #page == 0 then return nil end
       for i, text in ipairs(texts_of(page, 1, #page)) do
         local id, score = page[2 * i - 1], page[2 * i]

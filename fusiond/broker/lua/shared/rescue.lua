@@ -10,13 +10,14 @@ local function report_reclaimed(id, code, why, task, attempts, rescues, token, s
     tag = good and type(read) == 'table' and type(read.log_tag) == 'string' and read.log_tag or ''
   end
   upto = finite(upto) or now
+  local waited = math.max(0, upto - (finite(since) or upto))
   for _, each in ipairs({
-    id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', math.max(0, upto - (finite(since) or upto)), tag,
+    id, task:sub(1, 255), code, why, count(attempts), rescues, token or '', waited, tag,
   }) do reclaimed[#reclaimed + 1] = each end
 end
 -- expiry_message(h): the message of a job that has expired
 local function expiry_message(h)
-  return count(h.attempts) == 0 and 'it had not begun when it expired' or 'its next attempt had not begun when it expired'
+  return (count(h.attempts) == 0 and 'it' or 'its next attempt') .. ' had not begun when it expired'
 end
 -- final_error(h, code, message): the error of a job that ends here. A job that expires after an exception keeps the
 -- exception
@@ -34,6 +35,11 @@ local function end_job(id, h, status, code, message, ttl, score, ...)
   save_job(id, h)
   report_reclaimed(id, code, message, ...)
 end
+-- fail_unclaimed(id, h, code, message, score): ends a job that waited for its claim
+local function fail_unclaimed(id, h, code, message, score)
+  end_job(id, h, 'failed', code, message, failure_ttl(h), score, h.task, h.attempts or false, count(h.rescues), '',
+    h.queued_at or h.created_at, now, h.header)
+end
 -- rescue(id, max_rescues): takes back a job whose lease has expired
 local function rescue(id, max_rescues)
   local h = load_job(id)
@@ -41,10 +47,13 @@ local function rescue(id, max_rescues)
   if not h then return break_job(id) end
   local score, rescues = finite(h.score) or 254 * BAND, count(h.rescues) + 1
   h.limit = nil
-  local reported = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at, h.started_at or false, h.header or false }
-  local why_lost = h.permit and h.permit == h.token and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
+  local reported = { h.task, h.attempts or false, rescues, h.token or false, h.queued_at or h.created_at,
+    h.started_at or false, h.header or false }
+  local why_lost = h.permit and h.permit == h.token
+    and 'its lease expired after it was permitted to begin, and its retry policy lets it begin once only'
     or rescues > max_rescues and 'the lease of ' .. rescues .. ' attempts expired'
-  codec.add_to_history(h, h.cancel and 'canceled' or why_lost and 'lease_lost' or 'rescued', ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)))
+  codec.add_to_history(h, h.cancel and 'canceled' or why_lost and 'lease_lost' or 'rescued',
+    ',"worker":' .. cjson.encode((h.token or ''):sub(1, 4)))
   if h.cancel then
     end_job(id, h, 'canceled', 'CANCELED', 'it was canceled while it ran', h.cancel, score, unpack(reported, 1, 7))
   elseif why_lost then

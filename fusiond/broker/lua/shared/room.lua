@@ -8,5 +8,6 @@ local function room()
   elsewhere = conf[4]
   local most = tonumber(conf[1])
   if not most then return math.huge end
-  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED) - ((conf[2] or conf[6]) and redis.call('ZCARD', ROOT .. ':held') or 0)
+  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
+    - ((conf[2] or conf[6]) and redis.call('ZCARD', ROOT .. ':held') or 0)
 end

@@ -14,7 +14,5 @@ local function count(text)
   return number and number >= 0 and number < 2147483648 and math.floor(number) or 0
 end
 -- with_sequence(score, seq): the score of the same priority with another sequence number
-local function with_sequence(score, seq)
-  return score - score % BAND + seq
-end
+local function with_sequence(score, seq) return score - score % BAND + seq end
 local function priority_of(score) return 255 - math.floor(score / BAND) end

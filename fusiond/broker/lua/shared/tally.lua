@@ -38,7 +38,8 @@ local function tallies()
   -- drop_old(minute): once a minute; also extends the lives of both keys
   local function drop_old(minute)
     for _, field in ipairs(redis.call('HKEYS', MINUTES)) do
-      if (tonumber(field:match(' (%d+)$')) or 0) <= minute - MINUTES_KEPT / 60000 then redis.call('HDEL', MINUTES, field) end
+      local minute_of_field = tonumber(field:match(' (%d+)$')) or 0
+      if minute_of_field <= minute - MINUTES_KEPT / 60000 then redis.call('HDEL', MINUTES, field) end
     end
     redis.call('PEXPIRE', TOTALS, TOTALS_KEPT)
     redis.call('PEXPIRE', MINUTES, MINUTES_KEPT)

@@ -31,13 +31,15 @@ local function make_locker()
     local set, score = waiting_set(other, on_conflict == 'replace' and h)
     if not set then return nil, other, on_conflict == 'refuse' end
     local _, _, since = lock_of(h.task, h.unique or '')
-    decision.other, decision.h, decision.set, decision.score, decision.since = other, h, set, score, since or finite(h.created_at) or now
+    decision.other, decision.h, decision.set, decision.score = other, h, set, score
+    decision.since = since or finite(h.created_at) or now
     decision.makes_room = set ~= DEFERRED
     return decision
   end
   -- replace(id, h, score, by): ends a waiting job
   local function replace(id, h, score, by)
-    cancel_waiting(id, h, math.min(failure_ttl(h), REPLACED_KEPT), score, 'REPLACED', 'job ' .. by .. ' replaced it before it began')
+    cancel_waiting(id, h, math.min(failure_ttl(h), REPLACED_KEPT), score,
+      'REPLACED', 'job ' .. by .. ' replaced it before it began')
   end
   -- store_with_lock(decision, …): as `store`, and takes the lock. A job that replaces a ready job keeps the position of
   -- that job: otherwise frequent calls would delay it without end
@@ -62,7 +64,8 @@ local function make_locker()
       take_lock(decision.key, decision.rule, id)
       return store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
     end
-    local texts, h = {}, { task = task, args = args, header = header, created_at = now, expires_at = expires_at, unique = unique, flow = flow }
+    local texts, h = {}, { task = task, args = args, header = header, created_at = now, expires_at = expires_at,
+      unique = unique, flow = flow }
     append_job(texts, id, h)
     if events then events.record_enqueued(id, task, header, due, args) end
     write_texts(texts)
