@@ -27,10 +27,10 @@ Every key: the data model.
     ns:{q}:rate:<key>   STRING  the same of a limit of a task
     ns:{q}:places:<key> HASH    of a limit of a task: running jobs that have a place -> token
     ns:{q}:held         ZSET    jobs that such a limit holds, or that wait for a worker that has their task: id -> the
-                                score that they had in the row
+                                score that they had when they were ready
     ns:{q}:held:<key>   ZSET    those of one key of a limit, or of one task, with a question mark in front
     ns:{q}:again        ZSET    k<key>, x<id> of a held job that expires -> when a claim looks at it again, ms
-    ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the turn that the row is at;
+    ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the current turn;
                                 "<priority> <values>" -> the last turn of that tenant; see lua/shared/turns.lua
     ns:{q}:wake         STRING  there while a dispatcher waits: 1, or "<token> <ms>": under which enqueue may give it a
                                 job, and since when;
@@ -90,7 +90,7 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
     header              raw JSON {key, meta, timeout, log_tag, retry, result_ttl, failure_ttl, description,
                         traceparent}: what the producer gave
     created_at queued_at started_at ended_at expires_at      epoch ms
-    score               its place in the row, kept for a release; written at the claim, or when it is scheduled
+    score               its score among the ready jobs, kept for a release; written at the claim, or when it is scheduled
     priority            of a finished job, in place of the score
     attempts crashes rescues
     limit               key of the limit that holds it or in which it has a place; `-`: it runs, and counts towards the

@@ -33,7 +33,7 @@ local locker, stored_ids, must_wake = nil, {}, false
 local kinds = {}
 
 -- notify_existing(id, flow): the job of a step exists, since its run was deleted before it, or Redis has lost data. If
--- it has ended, the run is told: it would wait for ever
+-- it has ended, its run is told, which would wait for ever otherwise
 local function notify_existing(id, flow)
   local h = load_job(id)
   local status = h and ended_status(id, h)

@@ -8,7 +8,7 @@
 -- reply {how many run, id, queued | scheduled, … of each moved job}; the job that takes them over 1 MB is the last
 --
 -- moves held | queue | scheduled -> outbox
---       queue | scheduled -> broken     no text, or none of a job
+--       queue | scheduled -> broken     no text, or not a job
 -- A job is in the outbox before its text is deleted, so an error midway loses none: fsck queues jobs that are in no
 -- set.
 -- touches queue held again scheduled started job unique children outbox broken conf wake

@@ -27,12 +27,12 @@ local follow, header = ARGV[8] ~= '' and ARGV[8] or nil, ARGV[9] ~= '' and '{"fo
 local left = room()
 
 local locker = ARGV[7] ~= '' and make_locker()
-local decisions = {}              -- tick -> the way in which its job gets its lock
--- judge(tick): what becomes of it
+local decisions = {}              -- tick -> lock decision
+-- judge(tick): its digit of the reply
 local function judge(tick)
   if tonumber(tick) <= tonumber(newest) then return '4' end
   if patience and now - tick > patience then return '2' end
-  -- by an operator's hand, or after an AOF was cut
+  -- Redis may have lost data, or an operator may have enqueued it
   local id, decision = 'cron:' .. entry .. ':' .. tick, nil
   if redis.call('EXISTS', JOB .. id) == 1 then return '1' end
   if locker then
@@ -63,7 +63,7 @@ for i = 10, #ARGV, 2 do
   replies[#replies + 1] = reply
   if reply == '0' then to_store[#to_store + 1] = i end
 end
--- before anything is written: it raises where `seq` is not a number
+-- before any other write: this raises if `seq` is not a number
 local seq = #to_store > 0 and redis.call('INCRBY', SEQ, #to_store) - #to_store
 for place, at in ipairs(to_store) do
   local id, due = 'cron:' .. entry .. ':' .. ARGV[at], math.max(ARGV[at], now) + ARGV[at + 1]

@@ -3,7 +3,7 @@
 -- undelivered(stream, numbers): for how long a stream has had the first event after each of these numbers
 --
 -- KEYS  1 ns:{q}; of the daemons' own stream ns:{/daemons}
--- ARGV  numbers of events, up to which a sink has delivered
+-- ARGV  numbers of events: the last one that a sink has delivered
 -- reply ms for each; -1: no event follows
 --
 -- moves nothing

@@ -1,7 +1,7 @@
 -- An enqueue claims its job for a waiting dispatcher, and the message that wakes the dispatcher has the job. (needs
 -- now, queue, score, text, wake)
 -- It is a claim like any other: same text, same token, same rules. Its lease ends after FIRST_LEASE; the dispatcher
--- renews it at once. ns:{q}:given:<token> has the job's id, in case the message is lost: "<ms between the claim that
+-- renews it at once. ns:{q}:given:<token> has the job's id, as the message may be lost: "<ms between the claim that
 -- left the token and the enqueue> <id>" (given.lua).
 local FIRST_LEASE, LARGEST_GIVEN = 6000, 4096  -- ms; bytes of header and args
 local COUNTS, KEPT = 6000, 15000  -- ms: for how long a token is valid; for how long the job's id is kept

@@ -1,4 +1,4 @@
--- How jobs leave `started` and how they end. A script in which that happens calls `write_endings` at its end. A
+-- How jobs leave `started` and how they end. A script that ends a job or an attempt calls `write_endings` at its end. A
 -- registry of ended jobs holds id -> the time from which the job may be deleted. (needs now, queue, batches, job,
 -- ready, places, locks, follow; and tally, if a waiting job ends)
 -- ms that an id is known after its end, so that a repeated enqueue does not run it again

@@ -6,7 +6,7 @@ local limits                      -- task -> {by, max_running, every, burst}; ni
 -- functions takes a script as long as using them
 local function make_limiter()
   local rate = rates()
-  -- ms; how often a key without a free place is checked, in case a script has missed to release a job
+  -- ms; how often a key without a free place is checked, as a script may have failed to release a job
   local RECHECK = 30000
   local RELEASED = 100            -- held jobs of a key in one check
   local MOST_REPAIRED = 1000      -- a key with more places is not searched for places that no running job has
