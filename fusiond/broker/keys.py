@@ -90,7 +90,7 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
     header              raw JSON {key, meta, timeout, log_tag, retry, result_ttl, failure_ttl, description,
                         traceparent}: what the producer gave
     created_at queued_at started_at ended_at expires_at      epoch ms
-    score               its score among the ready jobs, kept for a release; written at the claim, or when it is scheduled
+    score               its score when it is ready, kept for a release; written at the claim, or when it is scheduled
     priority            of a finished job, in place of the score
     attempts crashes rescues
     limit               key of the limit that holds it or in which it has a place; `-`: it runs, and counts towards the

@@ -1,6 +1,6 @@
 -- include: now queue score text job claim_message
 --
--- given(queue, take_back, tokens): the jobs that enqueues have claimed under these tokens, as a message may have been lost
+-- given(queue, take_back, tokens): the jobs that enqueues have claimed under these tokens: a message may have been lost
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 `1`: the tokens are withdrawn: no enqueue will claim a job under them; else 0 · then the tokens
