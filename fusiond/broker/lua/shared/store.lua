@@ -1,7 +1,7 @@
--- store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow): a new job, ready with its
--- score or scheduled for its time. header: may be empty; unique, follow, flow: these fields, or nil; has_place: another
--- job had the score. `write_ready` writes it. (needs now, queue, text, events, ready)
-local function store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
+-- store(id, task, args, score, due, header, expires_at, unique, follow, keeps_score, flow): a new job, ready with its
+-- score or scheduled for its time. header: may be empty; unique, follow, flow: these fields, or nil; keeps_score: it
+-- gets the score that another job had. `write_ready` writes it. (needs now, queue, text, events, ready)
+local function store(id, task, args, score, due, header, expires_at, unique, follow, keeps_score, flow)
   if events then events.record_enqueued(id, task, header, due, args) end
   local words, is_large = expires_at and ' x' .. whole(expires_at - now) or '', #args >= LARGE
   if unique then words = words .. ' y' .. escape(unique) end
@@ -11,7 +11,7 @@ local function store(id, task, args, score, due, header, expires_at, unique, fol
     -- the job keeps the score for its priority; it gets another sequence number when it is due
     words = words .. ' s' .. whole(score)
     add(scheduled, due, id)
-  elseif has_place then
+  elseif keeps_score then
     return_to_ready(id, score)
   else
     make_ready(id, score, args)

@@ -46,11 +46,11 @@ local function make_locker()
   local function store_with_lock(decision, task, args, score, due, header, expires_at, follow, flow)
     local id = decision.id
     if decision.since and decision.max_wait > 0 then due = math.min(due, decision.since + decision.max_wait) end
-    local has_place
+    local keeps_score
     if decision.other then
       local ready = (decision.set == QUEUE or decision.set == HELD) and finite(decision.score)
-      has_place = ready and due <= now and ready < score and with_sequence(ready, 0) == with_sequence(score, 0)
-      if has_place then
+      keeps_score = ready and due <= now and ready < score and with_sequence(ready, 0) == with_sequence(score, 0)
+      if keeps_score then
         score = ready
       elseif turns and decision.set == QUEUE then
         redis.call('HINCRBY', CONF, 'gaps', 1)
@@ -62,7 +62,7 @@ local function make_locker()
     local unique = decision.rule .. ',' .. (decision.since and whole(decision.since) or '') .. ',' .. decision.values
     if not decision.replaced_by then
       take_lock(decision.key, decision.rule, id)
-      return store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
+      return store(id, task, args, score, due, header, expires_at, unique, follow, keeps_score, flow)
     end
     local texts, h = {}, { task = task, args = args, header = header, created_at = now, expires_at = expires_at,
       unique = unique, flow = flow }
