@@ -2,7 +2,8 @@
 The values of the arguments that `by` of the file names, as one text: equal for calls that are the same.
 
 A text is put into quotes, and each of its bytes that is not a letter, a digit or one of `_.~:@-` is written as `%XX`.
-So no two lists of values give one text. `broker/lua/shared/by.lua` makes the same of what is pushed to the inbox.
+So no two lists of values give one text. `broker/lua/shared/argument_values.lua` does the same with jobs that are pushed
+to the inbox.
 """
 
 from __future__ import annotations

@@ -295,6 +295,14 @@ def test_the_tests_mirror_the_house():
     assert subjects - WHOLE - {path.stem for path in ROOT.glob("*.py")} == set()
 
 
+def test_scripts_have_short_lines():
+    """A line of Lua has 120 characters at most, as one of Python has."""
+    texts = {path.name: path.read_text().splitlines() for path in ROOT.rglob("*.lua")}
+    long = [f"{name}:{n}" for name, lines in texts.items() for n, line in enumerate(lines, 1) if len(line) > 120]
+    assert texts
+    assert long == []
+
+
 def test_a_name_is_of_one_file_and_of_one_class():
     """Those of `cli/` apart, whose files are named after commands."""
     files, classes = defaultdict(list), defaultdict(list)

@@ -70,7 +70,7 @@ class EventVerbs(VerbGroup):
         words = ("HSET", self._root(stream) + b":conf", "events", wanted)
         return plain(nothing, *words) if wanted else plain(nothing, "HDEL", *words[1:3])
 
-    def tell(
+    def record_event(
         self,
         stream: str,
         event: str,
@@ -84,7 +84,7 @@ class EventVerbs(VerbGroup):
         `words`: letters and values; `once`: name and value; of several that give the same, the first one adds it.
         """
         said = [each for word in words for each in word]
-        return scripted("tell", self._root(stream), (event, who, *(once or ("", "")), *said), nothing)
+        return scripted("record_event", self._root(stream), (event, who, *(once or ("", "")), *said), nothing)
 
     def hold_sink(
         self, sink: str, token: str, ms: int, read: Mapping[str, int], failing: str = "", *, refused: int = 0

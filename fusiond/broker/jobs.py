@@ -223,7 +223,7 @@ def _claim(reply: Any) -> Claim:
 
 
 def given_job(message: bytes) -> GivenJob | None:
-    """The job in a message of the wake channel, as given_job.lua writes it; None: there is none."""
+    """The job in a message of the wake channel, as claim_message.lua writes it; None: there is none."""
     head, _, body = message.partition(b"\n")
     words = head.split()
     if len(words) != 6 or words[0] != b"job":

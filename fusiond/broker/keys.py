@@ -16,7 +16,7 @@ Every key: the data model.
     ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
     ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
                                 limits = JSON {task: {by, max_running, every, burst}},
-                                fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and placing.lua,
+                                fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and reassign_turns.lua,
                                 elsewhere = JSON {task with a limit: the queue that it lives in},
                                 task:<name> = "priority expires unique", policy:<name> = 1,
                                 held_tasks, held:<task>, held_looked: see lua/shared/held_tasks.lua,
@@ -27,10 +27,10 @@ Every key: the data model.
     ns:{q}:rate:<key>   STRING  the same of a limit of a task
     ns:{q}:places:<key> HASH    of a limit of a task: running jobs that have a place -> token
     ns:{q}:held         ZSET    jobs that such a limit holds, or that wait for a worker that has their task: id -> the
-                                score that they had in the row
+                                score that they had when they were ready
     ns:{q}:held:<key>   ZSET    those of one key of a limit, or of one task, with a question mark in front
     ns:{q}:again        ZSET    k<key>, x<id> of a held job that expires -> when a claim looks at it again, ms
-    ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the turn that the row is at;
+    ns:{q}:tenants      ZSET    of a queue with `fair_by`: "<priority>" -> the current turn;
                                 "<priority> <values>" -> the last turn of that tenant; see lua/shared/turns.lua
     ns:{q}:wake         STRING  there while a dispatcher waits: 1, or "<token> <ms>": under which enqueue may give it a
                                 job, and since when;
@@ -90,7 +90,7 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
     header              raw JSON {key, meta, timeout, log_tag, retry, result_ttl, failure_ttl, description,
                         traceparent}: what the producer gave
     created_at queued_at started_at ended_at expires_at      epoch ms
-    score               its place in the row, kept for a release; written at the claim, or when it is scheduled
+    score               its score when it is ready, kept for a release; written at the claim, or when it is scheduled
     priority            of a finished job, in place of the score
     attempts crashes rescues
     limit               key of the limit that holds it or in which it has a place; `-`: it runs, and counts towards the

@@ -1,13 +1,14 @@
 """
 The verbs' Lua files, read once each: when first used, or all of them by `load_all`.
 
-A file may begin with `-- include: name …`: the files `lua/shared/<name>.lua` are then put before it, in that order.
+A file may begin with lines `-- include: name …`: the files `lua/shared/<name>.lua` are put before it, in that order.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +42,8 @@ class Script:
 def script(name: str) -> Script:
     """The script `lua/<name>.lua`."""
     text = _read(_LUA / f"{name}.lua")
-    first = text.partition("\n")[0]
-    shared = first.removeprefix(_INCLUDE).split() if first.startswith(_INCLUDE) else []
+    includes = itertools.takewhile(lambda line: line.startswith(_INCLUDE), text.splitlines())
+    shared = [part for line in includes for part in line.removeprefix(_INCLUDE).split()]
     pieces: list[str] = []
     for part in shared:
         pieces += [_shared(part), _LAYER_BEGINS] if part in _LAYERS else [_shared(part)]

@@ -236,11 +236,11 @@ class TickVerbs(EventVerbs):
             ticked = yield self.tick(state.decided)
             yield self.confirm(state, ticked)
         if former.suspended != on:
-            yield self.tell(DAEMONS, "cron.suspended" if on else "cron.resumed", who, [("o", entry)])
+            yield self.record_event(DAEMONS, "cron.suspended" if on else "cron.resumed", who, [("o", entry)])
 
     def note_cron_run(self, entry: str, name: str, who: str) -> Call[None]:
         """Somebody has an entry's task or flow run outside its schedule: the job or the run of this name."""
-        return self.tell(DAEMONS, "cron.run", who, [("o", entry), ("m", name)])
+        return self.record_event(DAEMONS, "cron.run", who, [("o", entry), ("m", name)])
 
     def _write(self, entry: str, version: str, values: Mapping[str, Word | None]) -> Call[str | None]:
         dropped: list[Word] = [f"{entry} {name}" for name, value in values.items() if value is None]

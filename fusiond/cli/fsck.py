@@ -58,7 +58,7 @@ def _tell_repairs(session: broker.Session, report: _Report) -> None:
     """Have each repair of a key told as an event; those of jobs are told by the scripts that make them."""
     for finding in report.repaired_keys:
         words = [("o", finding.key or finding.queue), ("m", f"it {finding.problem}; {finding.remedy}")]
-        session.run(session.verbs.tell(finding.queue, "repaired", session.who, words))
+        session.run(session.verbs.record_event(finding.queue, "repaired", session.who, words))
     report.repaired_keys.clear()
 
 

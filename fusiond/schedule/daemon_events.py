@@ -69,5 +69,5 @@ class DaemonEvents:
         once = tuple(map(str, noted.get("once") or ())) or (name and (f"untold {self._daemon}", name)) or ()
         who = str(noted.get("who") or "")
         with refusals_logged("an event was not told"):
-            call = self._broker.tell(DAEMONS, str(noted.get("event")), who, words, once)  # type: ignore[arg-type]
+            call = self._broker.record_event(DAEMONS, str(noted.get("event")), who, words, once)  # type: ignore[arg-type]
             await self._connection.run(call)

@@ -299,7 +299,7 @@ class Delivery:
 
     async def _tell(self, event: str, message: str) -> None:
         words = [("o", self._name), *([("m", message[:1000])] if message else [])]
-        await self._connection.run(self._verbs.tell(DAEMONS, event, words=words))
+        await self._connection.run(self._verbs.record_event(DAEMONS, event, words=words))
 
     def _follow(self) -> None:
         """Take over the newest configuration."""

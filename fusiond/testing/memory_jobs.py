@@ -3,7 +3,7 @@ Jobs in memory, under the rules by which Redis keeps them. tests/testing/test_al
 
 1. store   new jobs, all or none: ids, locks of unique jobs, the queue's max_length (enqueue.lua, unique.lua)
 2. begin   an attempt; a job that has expired fails instead (claim.lua)
-3. end     a job: free its lock, tell the jobs that wait for it, enqueue its callback (ends.lua, after.lua, follow.lua)
+3. end     a job: free its lock, tell the jobs that wait for it, enqueue its callback (endings, after, follow)
 
 What checks a call's arguments and options, and what makes an error of a reply, is the client's own code.
 """
@@ -183,7 +183,7 @@ class MemoryJobs:
         if new.after:
             self._defer(job, new.after)
         else:
-            self._line_up(job)
+            self._make_ready(job)
 
     def _due(self, new: NewJob, way: _Way | None) -> float:
         due = self.now() if new.at_ms is None else new.at_ms / 1000
@@ -193,7 +193,7 @@ class MemoryJobs:
             due = min(due, way.since + way.max_wait)
         return due
 
-    def _line_up(self, job: RecordedJob) -> None:
+    def _make_ready(self, job: RecordedJob) -> None:
         job.status = JobStatus.SCHEDULED if job.due_at > self.now() else JobStatus.QUEUED
 
     def _take_place(self, job: RecordedJob, other: RecordedJob) -> None:
@@ -240,7 +240,7 @@ class MemoryJobs:
         """It runs again after this time."""
         with self.guard:
             job.due_at, job.raw_error = self.now() + seconds, error
-            self._line_up(job)
+            self._make_ready(job)
 
     # -- end -----------------------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class MemoryJobs:
         if job.got >= job.need:
             job.parents = set()
             self._deferred.pop(job)
-            self._line_up(job)
+            self._make_ready(job)
         elif job.got + len(job.parents) < job.need:
             code = "PARENT_MISSING" if status == "missing" else "PARENT_FAILED"
             self.end(job, JobStatus.FAILED, error=failure(code, f"its parent {name} {_ENDS[status]}"))

@@ -237,10 +237,10 @@ def pages(desk, cursors):
 def test_daemons_have_a_stream_of_their_own(run, broker):
     """In the same form, if somebody wants it; what several daemons tell is there once."""
     said = ("reload.refused", "kim", [("m", "line 3: no")], ("name", "7"))
-    run(broker.tell(DAEMONS, *said))
+    run(broker.record_event(DAEMONS, *said))
     run(broker.keep_events(DAEMONS, "1000 0"))
-    run(broker.tell(DAEMONS, *said))
-    run(broker.tell(DAEMONS, *said))
+    run(broker.record_event(DAEMONS, *said))
+    run(broker.record_event(DAEMONS, *said))
     (event,) = run(broker.events_behind(DAEMONS, 0, ALL)).events
     said = event.document()
     assert (said["event"], said["asked_by"], said["message"]) == ("reload.refused", "kim", "line 3: no")

@@ -99,7 +99,7 @@ def test_more_in_a_run_of_a_flow_is_left_out():
 def test_an_event_of_an_unknown_name_is_told(run, broker):
     """With the words that are known."""
     run(broker.keep_events(DAEMONS, "100 0"))
-    run(broker.tell(DAEMONS, "painted", "ada@host", [("o", "wall"), ("Z", "red")]))
+    run(broker.record_event(DAEMONS, "painted", "ada@host", [("o", "wall"), ("Z", "red")]))
     (event,) = (
         run(plain(as_is, "XRANGE", f"test:{{{DAEMONS}}}:events", "-", "+"))
         and run(broker.events_behind(DAEMONS, 0, 10)).events

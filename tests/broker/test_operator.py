@@ -115,8 +115,8 @@ def test_a_registry_has_an_end(run, broker, fail, redis, tmp_path, monkeypatch):
     """Above its size the first to go are dropped, but none whose id must still be remembered."""
     lua = tmp_path / "lua"
     shutil.copytree(script._LUA, lua)
-    text = (lua / "shared" / "ends.lua").read_text()
-    (lua / "shared" / "ends.lua").write_text(text.replace("REGISTRY_KEPT = 1000000", "REGISTRY_KEPT = 3"))
+    text = (lua / "shared" / "endings.lua").read_text()
+    (lua / "shared" / "endings.lua").write_text(text.replace("REGISTRY_KEPT = 1000000", "REGISTRY_KEPT = 3"))
     monkeypatch.setattr(script, "_LUA", lua)
     script.script.cache_clear()
     try:

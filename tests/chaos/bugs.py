@@ -72,7 +72,7 @@ class Bug(NamedTuple):
 _CLAIM, _SETTLE, _RENEW = "broker/lua/claim.lua", "broker/lua/settle.lua", "broker/lua/renew.lua"
 _RESCUE, _TALLY = "broker/lua/shared/rescue.lua", "broker/lua/shared/tally.lua"
 _LOCKS, _TURNS = "broker/lua/shared/locks.lua", "broker/lua/shared/turns.lua"
-_HELD, _PLACES = "broker/lua/shared/held.lua", "broker/lua/shared/places.lua"
+_HELD, _PLACES = "broker/lua/shared/limiter.lua", "broker/lua/shared/places.lua"
 _WAITING, _EXCHANGE, _CAPACITY = (
     "worker/dispatcher/waiting.py",
     "worker/dispatcher/claims/lane.py",
@@ -103,7 +103,7 @@ BUGS = {
     ),
     "a lease that a settle leaves": Bug(
         "settle", "leaves the ended job among the started", "no faults",
-        [Edit("broker/lua/shared/ends.lua", "many('ZREM', STARTED, left)", "")],
+        [Edit("broker/lua/shared/endings.lua", "call_in_batches('ZREM', STARTED, left_started)", "")],
     ),
     "a repeat that is counted": Bug(
         "settle", "counts an outcome again when it is settled again", "connections of busy lanes cut",
@@ -115,11 +115,11 @@ BUGS = {
     ),
     "a retry that drops": Bug(
         "settle", "puts a crashed job nowhere", "children killed",
-        [Edit(_SETTLE, "    add(later_on, whole(now + delay), id)\n  end", "  end")],
+        [Edit(_SETTLE, "    add(scheduled, whole(now + delay), id)\n  end", "  end")],
     ),
     "a release that drops": Bug(
         "settle", "puts a released job nowhere", "dispatchers told to end",
-        [Edit(_SETTLE, "    return_to_row(id, whole(finite(h.score) or 254 * BAND))\n", "")],
+        [Edit(_SETTLE, "    return_to_ready(id, whole(finite(h.score) or 254 * BAND))\n", "")],
     ),
     "a release that burns an attempt": Bug(
         "settle", "counts an attempt that never was", "dispatchers told to end",
@@ -127,7 +127,7 @@ BUGS = {
     ),
     "a rescue that the history leaves out": Bug(
         "claim", "counts the rescue of a job, and its history does not tell of it", "dispatchers killed",
-        [Edit(_RESCUE, "  made.remember(h, h", "  local _ = h.cancel and made.remember(h, h")],
+        [Edit(_RESCUE, "  codec.add_to_history(h, h", "  local _ = h.cancel and codec.add_to_history(h, h")],
     ),
     "rescue of the living": Bug(
         "claim", "takes back leases that hold", "no faults",
@@ -142,13 +142,17 @@ BUGS = {
     ),
     "a rescue that drops": Bug(
         "claim", "puts a rescued job nowhere", "dispatchers killed",
-        [_NO_SWEEP, Edit(_RESCUE, "    return_to_row(id, whole(score))\n", "")],
+        [_NO_SWEEP, Edit(_RESCUE, "    return_to_ready(id, whole(score))\n", "")],
     ),
     "a promotion that loses": Bug(
         "claim", "puts a job that comes due nowhere", "no faults",
         [
             _NO_SWEEP,
-            Edit("broker/lua/shared/due.lua", "enter_row(id, whole(later(finite(h.score), seq + i)), h.args)", ""),
+            Edit(
+                "broker/lua/shared/due.lua",
+                "make_ready(id, whole(with_sequence(finite(h.score), seq + i)), h.args)",
+                "",
+            )
         ],
     ),
     "a nonce that is ignored": Bug(
@@ -162,8 +166,8 @@ BUGS = {
         "claim", "takes jobs from the queue, and has their leases written by a second call",
         "dispatchers killed as they claim",
         [
-            Edit(_CLAIM, "many('ZADD', STARTED, leases)", ""),
-            Edit(_RENEW, "many('ZADD', STARTED, held, 'XX')", "many('ZADD', STARTED, held)"),
+            Edit(_CLAIM, "call_in_batches('ZADD', STARTED, leases)", ""),
+            Edit(_RENEW, "call_in_batches('ZADD', STARTED, held, 'XX')", "call_in_batches('ZADD', STARTED, held)"),
             Edit(
                 _EXCHANGE, "        self._unanswered = None\n",
                 "        self._unanswered = None\n"
@@ -192,7 +196,7 @@ BUGS = {
     ),
     "an enqueue that knows no ids": Bug(
         "enqueue", "stores a job again when it is repeated", "a producer's connection cut",
-        [Edit("broker/lua/enqueue.lua", "local all_new = not any_there(keys)", "local all_new = true")],
+        [Edit("broker/lua/enqueue.lua", "local all_new = not any_exists(keys)", "local all_new = true")],
     ),
     "a cancel that leaves the job": Bug(
         "cancel", "calls a job canceled that stays in the queue", "no faults, jobs that wait",
@@ -424,7 +428,7 @@ BUGS = {
     ),
     "a rescue that knows no permit": Bug(
         "claim", "gives a job of `none` back whose attempt may have begun", "jobs that are cut off",
-        [Edit(_RESCUE, "local lost = h.permit and h.permit == h.token and", "local lost = false and")],
+        [Edit(_RESCUE, "local why_lost = h.permit and h.permit == h.token\n", "local why_lost = false\n")],
     ),
     "a begin without a permit": Bug(
         "dispatcher", "hands a job of `none` to a child and stores no permit", "jobs that are cut off",
@@ -455,7 +459,7 @@ BUGS = {
     ),
     "a place that is freed in silence": Bug(
         "settle", "leaves the jobs that wait for the place held", "limits under kills",
-        [Edit(_PLACES, "    pass_on(limit)\n  end", "  end")],
+        [Edit(_PLACES, "    release_next(limit)\n  end", "  end")],
     ),
     "a rescue that keeps the place": Bug(
         "claim", "frees no place where a lease has expired", "limits under kills",
@@ -463,7 +467,7 @@ BUGS = {
     ),
     "a limit that no script counts": Bug(
         "claim", "takes whatever is there, whatever the queue's max_running says", "limits under kills",
-        [Edit(_CLAIM, "if max_running then at_most(max_running - redis.call('ZCARD', STARTED), 'running') end\n", "")],
+        [Edit(_CLAIM, "if max_running then limit_to(max_running - redis.call('ZCARD', STARTED), 'running') end\n", "")],
     ),
     "a generation that counts itself alone": Bug(
         "dispatcher", "has as many children as it may beside its former generation", "processes that follow the load",
@@ -476,7 +480,7 @@ BUGS = {
     ),
     "a row that has no turns": Bug(
         "enqueue", "has the jobs of all tenants wait in the order of their arrival", "tenants under kills",
-        [Edit(_TURNS, "math.min(math.max(first, known[row], last + 1), score)", "score")],
+        [Edit(_TURNS, "math.min(math.max(first, known[priority], last + 1), score)", "score")],
     ),
     "a turn that is taken twice": Bug(
         "enqueue", "forgets the last turn of a tenant", "tenants under kills",
@@ -487,9 +491,9 @@ BUGS = {
         [
             Edit(
                 _SETTLE,
-                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- hold",
-                "    if h.follow then follow(id, 'failed', h) end\n"
-                "    add(later_on, whole(now + delay), id)\n  end\n\n  -- hold",
+                "    add(scheduled, whole(now + delay), id)\n  end\n\n  -- hold",
+                "    if h.follow then follow_up(id, 'failed', h) end\n"
+                "    add(scheduled, whole(now + delay), id)\n  end\n\n  -- hold",
             )
         ],
     ),
@@ -504,15 +508,15 @@ BUGS = {
     ),
     "a lock that outlives its job": Bug(
         "settle", "leaves the lock of a job that has ended", "unique jobs",
-        [Edit("broker/lua/shared/ends.lua", "  if h and h.unique then free_lock(id, h) end\n", "")],
+        [Edit("broker/lua/shared/endings.lua", "  if h and h.unique then free_lock(id, h) end\n", "")],
     ),
     "a requeue that asks for no lock": Bug(
         "requeue", "runs a job again beside the one that has its lock", "unique jobs",
-        [Edit("broker/lua/requeue.lua", "rival(key, id) ~= nil end", "false end")],
+        [Edit("broker/lua/requeue.lua", "other_holder(key, id) ~= nil end", "false end")],
     ),
     "an end that no run is told": Bug(
         "settle", "does not tell a run that a job of a step has ended", "flows under kills",
-        [Edit("broker/lua/shared/ends.lua", "  if h and h.flow then tell_run(status, h) end\n", "")],
+        [Edit("broker/lua/shared/endings.lua", "  if h and h.flow then notify_run(status, h) end\n", "")],
     ),
     "a step that waits for one alone": Bug(
         "flows", "begins a step when the first of those before it has finished", "flows under kills",
@@ -570,7 +574,7 @@ BUGS = {
     ),
     "a rescue that is not told": Bug(
         "rescue", "leaves no event", "events under kills",
-        [Edit(_RESCUE, "    if events then events.job('rescued', id, h, since_claim(h)) end\n", "")],
+        [Edit(_RESCUE, "    if events then events.record_job('rescued', id, h, since_claim(h)) end\n", "")],
     ),
     "a sink that notes what it has not delivered": Bug(
         "sink", "notes how far it has read, and then delivers", "events under kills",

@@ -32,7 +32,7 @@ LEASE, RENEW, MARGIN = 3.0, 1.0, 0.5
 SELDOM_POLLS = (
     Edit("worker/dispatcher/claims/claim_planner.py", "POLL = 5.0", "POLL = 3600.0"),
     Edit("broker/lua/shared/wake.lua", "WAITS = 15000", "WAITS = 3600000"),
-    Edit("broker/lua/shared/give.lua", "COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
+    Edit("broker/lua/shared/claim_on_enqueue.lua", "COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
 )
 #: what comes sooner than in two minutes has waited neither for a renewal nor for the end of a lease
 SELDOM_RENEWALS = Edit("worker/dispatcher/claims/leases.py", "MARGIN = 15.0, 5.0, 2.0", "MARGIN = 300.0, 120.0, 2.0")
@@ -48,7 +48,7 @@ _LOG = "redis.call('XADD', ROOT .. ':log', '*', 'verb', "
 SHORTER = (
     SHORT_LEASES,
     Edit("worker/dispatcher/claims/leases.py", "FIRST_TRUST = 6.0, 5.0", f"FIRST_TRUST = {LEASE}, {LEASE - MARGIN}"),
-    Edit("broker/lua/shared/give.lua", "LARGEST_GIVEN = 6000,", f"LARGEST_GIVEN = {LEASE * 1000:.0f},"),
+    Edit("broker/lua/shared/claim_on_enqueue.lua", "LARGEST_GIVEN = 6000,", f"LARGEST_GIVEN = {LEASE * 1000:.0f},"),
     Edit("supervise/supervisord/process.py", "LONGEST_DELAY = 0.5, 30.0", "LONGEST_DELAY = 0.05, 0.4"),
     Edit("worker/pool/children.py", "SLOWEST = 30.0", "SLOWEST = 0.4"),
     # A job longer than a lease loses more of them to a kill every 0.1 s than in a life, and fails then as promised.
@@ -71,28 +71,30 @@ def _behind(file, line, words):
 
 
 _CLAIM, _SETTLE, _BY_TOKEN = "broker/lua/claim.lua", "broker/lua/settle.lua", "'id', id, 'token', token"
-_GIVE = "broker/lua/shared/give.lua"
+_GIVE = "broker/lua/shared/claim_on_enqueue.lua"
 _RESCUE, _BY_HELD = "broker/lua/shared/rescue.lua", "'id', id, 'token', h.token"
 _CLAIMED = "'claim', 'id', id, 'token', nonce, 'by', dispatcher"
 #: every step of a job, and each decision on a tick, in the order of Redis, in ns:{q}:log
 LOGGED = (
-    _before(_CLAIM, "  add(begun, JOB .. id, how.held .. score .. text:sub(at))\n", f"{_CLAIMED}, 'attempt', 1"),
-    _before(_CLAIM, "  save(id, h)\n  give_fields(id, h)\n", f"{_CLAIMED}, 'attempt', h.attempts"),
+    _before(_CLAIM, "  add(begun, JOB .. id, first.held .. score .. text:sub(at))\n", f"{_CLAIMED}, 'attempt', 1"),
+    _before(_CLAIM, "  save_job(id, h)\n  add_decoded(id, h)\n", f"{_CLAIMED}, 'attempt', h.attempts"),
     _before(_RESCUE, "  if h.cancel then\n", "'rescue', 'id', id, 'cancel', h.cancel and 1 or 0"),
     Edit(
         _CLAIM,
-        "  redis.call('SET', WAKE, reservation",
-        "  redis.call('HSET', ROOT .. ':log:left', reservation, dispatcher)\n  redis.call('SET', WAKE, reservation",
+        "  redis.call('SET', WAKE, can_reserve",
+        "  redis.call('HSET', ROOT .. ':log:left', reservation, dispatcher)\n  redis.call('SET', WAKE, can_reserve",
     ),
     _behind(
         _GIVE,
         "  redis.call('ZADD', STARTED, now + FIRST_LEASE, id)\n",
         "'claim', 'id', id, 'token', token, 'attempt', 1, 'by', redis.call('HGET', ROOT .. ':log:left', token)",
     ),
-    _behind(_RESCUE, "  ended(id, status, ttl, h)\n", "status, 'id', id"),
-    _behind(_SETTLE, "local function finish(id, text, token, ttl, result, why, said)\n", f"'finished', {_BY_TOKEN}"),
+    _behind(_RESCUE, "  register_ended(id, status, ttl, h)\n", "status, 'id', id"),
+    _behind(
+        _SETTLE, "local function finish(id, text, token, ttl, result, why, event_words)\n", f"'finished', {_BY_TOKEN}"
+    ),
     _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
-    _behind(_SETTLE, "local function again(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
+    _behind(_SETTLE, "local function retry(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),
     _behind(_SETTLE, "local function release(id, h, delay, why, err)\n", f"'released', {_BY_HELD}"),
     _before("broker/lua/cancel.lua", "write_endings()\n", "'canceled', 'id', id"),
     _behind(
@@ -102,7 +104,7 @@ LOGGED = (
     ),
     _before(
         "broker/lua/tick.lua",
-        "  if way then\n    unique.store(",
+        "  if decision then\n    locker.store(",
         "'tick', 'id', id, 'token', 'enqueued', 'attempt', ARGV[at], 'by', '.' .. entry",
     ),
 )

@@ -38,7 +38,7 @@ workers: {{main: {{queues: [shared]}}, other: {{queues: [shared]}}}}
 """
 #: each entry into the row by which a job takes a turn
 ENTERED = Edit(
-    "broker/lua/shared/line_up.lua",
+    "broker/lua/shared/ready.lua",
     "  if turns then score",
     "  redis.call('XADD', ROOT .. ':log', '*', 'verb', 'enter', 'id', id)\n  if turns then score",
 )

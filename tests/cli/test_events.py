@@ -13,7 +13,7 @@ def test_the_newest_events_that_are_wanted(desk):
     desk.run(desk.verbs.enqueue("default", [NewJob("a", "send", b"[[],{}]"), NewJob("b", "send", b"[[],{}]")]))
     desk.run(desk.verbs.enqueue("reports", [NewJob("c", "report", b"[[],{}]")]))
     desk.run(desk.verbs.cancel("default", "a", who="kim@box"))
-    desk.run(desk.verbs.tell(DAEMONS, "reload.refused", "kim", [("m", "line 3: no")]))
+    desk.run(desk.verbs.record_event(DAEMONS, "reload.refused", "kim", [("m", "line 3: no")]))
 
     def found(*words):
         """In order of their names, since two streams may tell in the same millisecond."""

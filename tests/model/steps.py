@@ -2,7 +2,7 @@
 Claim, renew, settle and rescue with all that goes wrong around them: which steps can be taken in a state.
 
     Redis        executes a request: claim.lua, renew.lua, settle.lua (verbs.py); a rescue is part of each claim
-    producer     enqueues, for a dispatcher that waits if there is one: the wake-up tells that one of it (give.lua)
+    producer     enqueues, for a dispatcher that waits if there is one: the wake-up has the job (claim_on_enqueue.lua)
     dispatcher   hands a job that a wake-up brings to its child, and gives back one that comes late; asks what it was
                  given where the wake-up was lost
                  asks, asks again (the same nonce, the same outcome), hears the reply, renews, settles; takes back a job

@@ -48,7 +48,7 @@ def parking(nonce: int) -> int:
 
 
 def enqueue(redis: Redis, at: int) -> tuple[Redis, tuple[int, int] | None]:
-    """enqueue.lua: NEW -> QUEUED; or STARTED (give.lua) for who waits, and is told: dispatcher and token."""
+    """enqueue.lua: NEW -> QUEUED; or STARTED (claim_on_enqueue.lua) for a dispatcher that waits: it and its token."""
     parked = redis.parked
     if parked is None or any(job.status == s.QUEUED for job in redis.jobs):
         return _with(redis, at, Job())._replace(parked=None), None

@@ -17,7 +17,7 @@ def hook(process, name, find):
 def edited(part, text):
     right, wrong = {
         "wake": ("WAITS = 15000", "WAITS = 3600000"),
-        "give": ("COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
+        "claim_on_enqueue": ("COUNTS, KEPT = 6000,", "COUNTS, KEPT = 3600000,"),
     }.get(part, ("", ""))
     if right not in text:
         raise ValueError(f"there is nothing to edit in {part}.lua")

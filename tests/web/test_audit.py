@@ -55,7 +55,7 @@ def test_what_operators_did_outlives_the_events_of_jobs(dashboard, desk):
 def test_an_event_names_the_entry_and_the_lock(dashboard, desk):
     """That it is about, whoever looks: an operator wants to know which one was suspended or freed."""
     desk.run(desk.verbs.keep_events(DAEMONS, "1000 0"))
-    desk.run(desk.verbs.tell(DAEMONS, "cron.suspended", "ann", words=[("o", "nightly")]))
+    desk.run(desk.verbs.record_event(DAEMONS, "cron.suspended", "ann", words=[("o", "nightly")]))
     job = NewJob("u", "report", b"[[],{}]", unique='ended,error,0,"u"')
     desk.run(desk.verbs.enqueue("reports", [job]))
     _, locks = desk.run(desk.verbs.locks("reports"))

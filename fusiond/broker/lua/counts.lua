@@ -1,25 +1,26 @@
--- include: now queue many score text job events line_up places held_tasks
+-- include: now queue batches score text job events ready places held_tasks
 --
--- counts(queue): how many jobs, by status, and how long the one has waited that is ready longest.
+-- counts(queue): how many jobs each status has, and how long the oldest ready job has waited
 --
 -- KEYS  1 ns:{q}
 -- reply {deferred, scheduled, queued, started, finished, failed, canceled, inbox, broken, oldest wait in ms | nil,
---        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones whose lease has expired,
---        max_running | nil, rate as of `configure` | nil, pushes left out for another job's lock, held, limits as of `configure` | nil,
---        fair_by as of `configure` | nil, 1 while jobs are placed again | nil, of the tasks of which jobs are held {task, how many, ms since when
---        nobody takes them, '', error or '', …}}
+--        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired
+--        lease, max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
+--        limits as of `configure` | nil, fair_by as of `configure` | nil, 1 while new turns are assigned | nil,
+--        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held inbox job conf
 
-local MANY_TENANTS = 100          -- jobs of a priority that are looked at
+local MANY_TENANTS = 100          -- how many jobs of a priority to check
 -- since(id): when it became ready
 local function since(id)
   local state = state_of(id)
   return state and (time_in(state, 'q') or time_in(state, 'c')) or nil
 end
 
--- oldest(depth): the first of each priority has waited longest in it, so one look a priority is enough; of a queue with tenants one of the first
+-- oldest(depth): the first job of a priority has waited longest, so one per priority is enough; with tenants it is one
+-- of the first
 local function oldest(depth)
   local least, from = nil, '-inf'
   for _ = 0, 255 do
@@ -29,8 +30,8 @@ local function oldest(depth)
       local ready = since(first[i])
       if ready and (not least or ready < least) then least = ready end
     end
-    local following = later(first[2], BAND)
-    -- by hand a score can be infinite: there is no priority behind that one
+    local following = with_sequence(first[2], BAND)
+    -- somebody may have set an infinite score: no priority follows it
     if not (following > tonumber(first[2])) then break end
     from = following
   end
@@ -42,7 +43,8 @@ for i, status in ipairs({ 'deferred', 'scheduled', 'queue', 'started', 'finished
   replies[i] = redis.call('ZCARD', ROOT .. ':' .. status)
 end
 local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
-local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running', 'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
+local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running',
+  'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
 replies[8] = type(inbox) == 'number' and inbox or 0
 replies[9] = tonumber(conf[1]) or 0
 replies[10] = oldest(conf[9] and MANY_TENANTS or 1)
@@ -53,9 +55,9 @@ replies[17], replies[18], replies[19] = tonumber(conf[7]) or 0, redis.call('ZCAR
 replies[20], replies[21] = conf[9] or conf[10] and conf[10]:match('^%S+'), conf[10] and 1
 local held = {}
 for name in (conf[11] and conf[11]:match(' (.*)$') or ''):gmatch('%S+') do
-  local task = unword(name)
+  local task = unescape(name)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
-  local since, _, _, err = about_held(task)
+  local since, _, _, err = read_held(task)
   for _, value in ipairs(jobs > 0 and { task, jobs, now - since, '', err } or {}) do held[#held + 1] = value end
 end
 replies[22] = held

@@ -3,7 +3,7 @@
 -- cron_state(entry): what is known of a cron entry.
 --
 -- KEYS  1 ns:cron
--- ARGV  the fields that are asked for
+-- ARGV  the requested fields
 -- reply {now, value | nil, …}
 --
 -- moves nothing

@@ -1,6 +1,6 @@
 -- include: now
 --
--- daemons(): what all daemons and worker groups say about themselves, and the time by which it is judged.
+-- daemons(): what all daemons and worker groups say about themselves, and the time by which to judge it
 --
 -- KEYS  1 ns:daemons
 -- reply {now, {name, "<epoch ms until which it is alive> <words>", …}}

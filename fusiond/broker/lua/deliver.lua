@@ -1,22 +1,26 @@
--- include: now queue many score text job events wake line_up by turns store room broken places locks follow tally ends unique flows after
+-- include: now queue batches score text job events wake ready argument_values turns store room broken places locks
+-- include: follow tally endings unique flows after
 --
--- deliver(queue, source, entries): does what the outbox of another queue has for this one; what was taken before is not done again.
+-- deliver(queue, source, entries): carries out the entries that the outbox of another queue has for this one, each only
+-- once
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 name of the other queue · then entries as outbox.lua gives them
--- reply {the highest number that was taken from there, 1 if there is something in the outbox of this queue now, 1 if runs of flows can go on}
+-- ARGV  1 name of the other queue · then entries as in the reply of outbox.lua
+-- reply {the highest number that was carried out, 1 if the outbox of this queue has entries now, 1 if runs of flows
+--        can be advanced}
 --
 -- moves -> queue       the job of a callback, or of a step of a flow, behind its priority
---       deferred -> queue | scheduled | failed    enough of its parents have ended well, or not enough can any more
---       queue | held | scheduled | deferred -> canceled    it replaces another one of the same lock
---       -> queue | scheduled    a job that was moved here: behind its priority, or for the time that it had
---       -> outbox    one that was moved here, and whose id or lock another job has: it goes back, to its old place
---       -> failed    CONFLICT: it has come back, and its lock is another job's by now
--- The queue's max_length does not count. `taken` holds the highest number of each other queue. What an entry does, it does as a whole or not
--- at all: an entry that cannot be carried out raises before it has written anything, and is kept under `broken`, since what is behind it must
--- not wait for it. A key of the queue that is of another type would stop an entry midway; so that is looked at first, and the entries stay in
--- the outbox until a person has renamed or deleted the key.
--- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed outbox events metrics wake
+--       deferred -> queue | scheduled | failed    enough of its parents have ended well, or too few still can
+--       queue | held | scheduled | deferred -> canceled    it replaces another one with the same lock
+--       -> queue | scheduled    a moved job: behind its priority, or for the time that it had
+--       -> outbox    a moved job whose id or lock another job has: it goes back, with its old score
+--       -> failed    CONFLICT: it has come back, and another job has its lock
+-- max_length does not count here. `taken` has the highest number of each other queue. An entry is carried out as a
+-- whole or not at all: one that is invalid raises before it has written anything, and is kept under `broken`, so that
+-- the next ones need not wait. A key of the queue with another type would stop an entry midway. So the types are
+-- checked first, and the entries stay in the outbox until a person has renamed or deleted the key.
+-- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed
+--         outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local TAKEN, source = ROOT .. ':taken', ARGV[1]
@@ -25,92 +29,95 @@ announces = false
 local conf = redis.call('HMGET', CONF, 'fair', 'events')
 read_turns(conf[1])
 read_events(conf[2])
-local unique, stored_now, lined_up = nil, {}, false
+local locker, stored_ids, must_wake = nil, {}, false
 local kinds = {}
 
--- take_over(id, flow): the job of a step is there already, since its run was dropped before it, or its queue came back with less. If it has ended,
--- its run would wait for ever
-local function take_over(id, flow)
-  local h = load(id)
-  local status = h and how_ended(id, h)
-  if status then tell_run(status, { flow = flow, result = h.result, error = h.error }) end
+-- notify_existing(id, flow): the job of a step exists, since its run was deleted before it, or Redis has lost data. If
+-- it has ended, its run is told, which would wait for ever otherwise
+local function notify_existing(id, flow)
+  local h = load_job(id)
+  local status = h and ended_status(id, h)
+  if status then notify_run(status, { flow = flow, result = h.result, error = h.error }) end
 end
--- enqueue(id, task, args, priority, expires, lock, …): a new job; expires, ms: 0: it does not; lock: as shared/unique.lua says, or empty. What
--- follows is empty, or not there, where it has none: header, follow and flow, these fields
+-- enqueue(id, task, args, priority, expires, lock, …): a new job. expires: ms; 0: never. lock: as in shared/unique.lua,
+-- or empty. header, follow and flow: these fields, empty or nil if the job has none
 function kinds.enqueue(id, task, args, priority, expires, lock, header, follow, flow)
   header, follow, flow = header or '', follow ~= '' and follow or nil, flow ~= '' and flow or nil
   if not (id and task and args and tonumber(priority)) then error('it has too few words', 0) end
-  if stored_now[id] then return end
-  if redis.call('EXISTS', JOB .. id) == 1 then return flow and take_over(id, flow) end
+  if stored_ids[id] then return end
+  if redis.call('EXISTS', JOB .. id) == 1 then return flow and notify_existing(id, flow) end
   local score, expires_at = (255 - priority) * BAND + redis.call('INCR', SEQ), expires ~= '0' and now + expires or nil
-  stored_now[id] = true
-  if events and id:sub(1, 3) == 'cb-' then events.tell('callback', id, task) end
+  stored_ids[id] = true
+  if events and id:sub(1, 3) == 'cb-' then events.record('callback', id, task) end
   if lock == '' then return store(id, task, args, score, 0, header, expires_at, nil, follow, nil, flow) end
-  unique = unique or unique_jobs()
-  -- an earlier entry may have had the job stored, or let it run, that this one replaces
-  lined_up = line_up() or lined_up
-  local way, other = unique.look_at_lock(id, task, lock)
-  if not way then
-    if flow then tell_run('failed', { flow = flow, error = failure('CONFLICT', 'job ' .. other .. ' is the same by `unique`') }) end
+  locker = locker or make_locker()
+  -- an earlier entry may have stored or released the job that this one replaces
+  must_wake = write_ready() or must_wake
+  local decision, other = locker.decide_lock(id, task, lock)
+  if not decision then
+    local err = failure('CONFLICT', 'job ' .. other .. ' is the same by `unique`')
+    if flow then notify_run('failed', { flow = flow, error = err }) end
     return redis.call('HINCRBY', CONF, 'skipped', 1)
   end
-  unique.store(way, task, args, score, 0, header, expires_at, follow, flow)
+  locker.store(decision, task, args, score, 0, header, expires_at, follow, flow)
   write_stored()
 end
 
--- lock_along(id, h): takes the lock that a moved job holds here; nil, or the job that has it
-local function lock_along(id, h)
+-- move_lock(id, h): takes the lock of a moved job in this queue; returns the job that has it, or nil
+local function move_lock(id, h)
   local key, rule = lock_of(h.task, h.unique or '')
-  -- what has begun has freed its lock, and takes it no more
+  -- a job that has begun has freed this lock
   if not key or rule == 'started' and h.started_at then return nil end
-  local other, left = rival(key, id), tonumber(rule) and (finite(h.created_at) or now) + rule - now
+  local other, left = other_holder(key, id), tonumber(rule) and (finite(h.created_at) or now) + rule - now
   if not other and (not left or left > 0) then take_lock(key, left and whole(left) or rule, id) end
   return other
 end
--- move(id, kind, place, back, children, field, value, …): a job that waited in the other queue; kind: queued | scheduled; place: its score, or when it
--- is due; back: `back` where it left this queue and the other one did not take it; children: lines of ns:{q}:children:<id>
+-- move(id, kind, place, back, children, field, value, …): a waiting job of the other queue. kind: queued | scheduled.
+-- place: its score or due time. back: `back` if it left this queue and the other one refused it. children: lines of
+-- ns:{q}:children:<id>
 function kinds.move(id, kind, place, back, children, ...)
   local words, h, texts, is_back = { ... }, {}, {}, back == 'back'
   for i = 1, #words, 2 do h[words[i]] = words[i + 1] end
   write_stored()
-  local is_taken, there = redis.call('EXISTS', JOB .. id) == 1, load(id)
+  local is_taken, there = redis.call('EXISTS', JOB .. id) == 1, load_job(id)
   if there and there.task == h.task and there.args == h.args then
-    -- the two become one: jobs that waited for the one that came now wait for the one that is there
+    -- both become one: jobs that waited for the moved one wait for the existing one
     for queue, child, name in children:gmatch('([^/\n]+)/([^ \n]+) ([^\n]+)') do add_child(id, queue, child, name) end
     return
   end
   if is_back and is_taken then error('job ' .. id .. ' came back, and another job has its id', 0) end
-  local other = is_taken and id or lock_along(id, h)
+  local other = is_taken and id or move_lock(id, h)
   if other and not is_back then return post(source, 'move', id, kind, place, 'back', children, ...) end
   for child in children:gmatch('[^\n]+') do redis.call('RPUSH', ROOT .. ':children:' .. id, child) end
   if other then
     h.unique = nil
-    fail(id, h, 'CONFLICT', 'job ' .. other .. ' got its lock while it moved')
+    fail_deferred(id, h, 'CONFLICT', 'job ' .. other .. ' got its lock while it moved')
   elseif kind == 'scheduled' then
-    add(later_on, place, id)
+    add(scheduled, place, id)
   elseif is_back then
-    return_to_row(id, place)
+    return_to_ready(id, place)
   else
-    enter_row(id, whole(later(tonumber(place), redis.call('INCR', SEQ))), h.args)
+    make_ready(id, whole(with_sequence(tonumber(place), redis.call('INCR', SEQ))), h.args)
   end
   if not is_back then
     h.last_outcome = 'moved'
-    if events then events.job('moved', id, h) end
+    if events then events.record_job('moved', id, h) end
   end
-  list_new(texts, id, h)
-  write(texts)
+  append_job(texts, id, h)
+  write_texts(texts)
 end
 
 -- step_end(run, step, n, round, letter, payload): a job of a step has ended
 kinds.step_end = end_of_step
 
--- after(id, queue, child, name): the job `child` of that queue waits for the job here · parent_ended(id, name, status): a parent has ended
+-- after(id, queue, child, name): the job `child` of that queue waits for the job `id` of this one · parent_ended(id,
+-- name, status)
 kinds.after, kinds.parent_ended = add_child, parent_ended
 
-for _, name in ipairs({ 'scheduled', 'held', 'tenants', 'deferred', 'expiring', 'started', 'failed', 'canceled', 'advance' }) do
-  redis.call('ZCARD', ROOT .. ':' .. name)
-end
-if not tonumber(redis.call('GET', SEQ) or 0) then return redis.error_reply('WRONGTYPE the counter of arrivals is not a number') end
+local SORTED_SETS = 'scheduled held tenants deferred expiring started failed canceled advance'
+for name in SORTED_SETS:gmatch('%S+') do redis.call('ZCARD', ROOT .. ':' .. name) end
+local has_counter = tonumber(redis.call('GET', SEQ) or 0)
+if not has_counter then return redis.error_reply('WRONGTYPE the counter of arrivals is not a number') end
 local taken = highest
 for i = 2, #ARGV do
   local number, entry = ARGV[i]:match('^(%d+) (.*)$')
@@ -120,13 +127,13 @@ for i = 2, #ARGV do
     what = good and type(what) == 'table' and what or { '', 'it cannot be read' }
     local kind = kinds[what[1]]
     local done, reason = pcall(kind or error, unpack(what, 2))
-    if not done then broken('outbox of ' .. source .. ': ' .. tostring(reason), entry) end
+    if not done then store_broken('outbox of ' .. source .. ': ' .. tostring(reason), entry) end
     taken = number
   end
 end
 write_endings()
-if line_up() or lined_up then wake() end
--- last: what came before is done, or is done when the entries come again
+if write_ready() or must_wake then wake() end
+-- last: if an error precedes this, the entries come again, and those already carried out are recognized
 if taken > highest then redis.call('HSET', TAKEN, source, whole(taken)) end
 if events then events.write() end
 return { whole(taken), has_posted and 1 or 0, can_advance and 1 or 0 }

@@ -1,12 +1,12 @@
--- include: now queue many score text job events locks follow ends
+-- include: now queue batches score text job events locks follow endings
 --
--- discard(queue, finished, who, ids): drops ended jobs before their time is over.
+-- discard(queue, finished, who, ids): deletes ended jobs before their time
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 whether finished jobs are dropped, too: 1 | 0 · 2 who asks, or empty · ids
--- reply per id: 1 dropped · 2 it will be dropped soon: it ended a moment ago, and a repeated enqueue must still find its id
---       3 that holds already, since it was discarded before or is kept no longer anyway; nothing changes
---       0 it is neither failed nor canceled, nor finished if these are dropped
+-- ARGV  1 whether to delete finished jobs, too: 1 | 0 · 2 who asks, or empty · ids
+-- reply per id: 1 deleted · 2 it will be deleted soon: it ended a moment ago, and a repeated enqueue must still find it
+--       3 it will be deleted soon anyway: nothing changes
+--       0 it is neither failed nor canceled, nor finished if these are to be deleted
 --
 -- moves failed | canceled | finished -> gone
 -- touches failed canceled finished job events
@@ -29,17 +29,17 @@ local function discard(id)
     return 2
   end
   redis.call('ZREM', registry, id)
-  unlink({ id })
+  delete_jobs({ id })
   return 1
 end
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', ROOT .. ':failed', '')
 local replies = {}
-read_events(redis.call('HGET', CONF, 'events'), asked_by(ARGV[2]))
+read_events(redis.call('HGET', CONF, 'events'), as_operator(ARGV[2]))
 for i = 3, #ARGV do
   replies[i - 2] = discard(ARGV[i])
-  if events and (replies[i - 2] == 1 or replies[i - 2] == 2) then events.tell('deleted', ARGV[i], '-') end
+  if events and (replies[i - 2] == 1 or replies[i - 2] == 2) then events.record('deleted', ARGV[i], '-') end
 end
 if events then events.write() end
 return replies

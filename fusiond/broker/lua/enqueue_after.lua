@@ -1,12 +1,14 @@
--- include: now queue many score text job events wake given_job give line_up by turns store room places locks follow tally ends unique after ../enqueue
+-- include: now queue batches score text job events wake claim_message claim_on_enqueue ready argument_values turns
+-- include: store room places locks follow tally endings unique after ../enqueue
 --
--- enqueue_after(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs wait for others.
+-- enqueue_after(queue, jobs, confirmed): `enqueue` for a call in which some jobs wait for others
 --
 -- KEYS  1 ns:{q}
--- ARGV  as of `enqueue`; an option of a job is also
---         after: "<how many of its parents must end well, 0: all> <1: each end is a good one, else 0> <queue>/<id> …"
+-- ARGV  as of `enqueue`; a job may also have the option
+--         after: "<how many parents must end well, 0: all> <1: each end is a good one, else 0> <queue>/<id> …"
 -- reply as of `enqueue`
 --
 -- moves as `enqueue`
 --          -> deferred
--- touches conf queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events metrics wake given
+-- touches conf queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events metrics
+--         wake given

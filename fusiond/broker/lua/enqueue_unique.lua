@@ -1,6 +1,7 @@
--- include: now queue many score text job events wake given_job give line_up by turns store room places locks follow tally ends unique ../enqueue
+-- include: now queue batches score text job events wake claim_message claim_on_enqueue ready argument_values turns
+-- include: store room places locks follow tally endings unique ../enqueue
 --
--- enqueue_unique(queue, jobs, confirmed): as `enqueue`, of which it is a part, for a call in which some jobs are unique.
+-- enqueue_unique(queue, jobs, confirmed): `enqueue` for a call in which some jobs are unique
 --
 -- KEYS  1 ns:{q}
 -- ARGV  as of `enqueue`

@@ -3,23 +3,23 @@
 -- failures(queue, start, count, wanted): a page of the failed jobs, grouped by task and error.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 start, from 0 · 2 count · 3 a group's key, as below: its ids are wanted; empty: the groups are
--- reply {number of jobs in the page, {key, task, number, first end in ms, last end in ms, id of the last, begin of its error}, …}
---       or {number of jobs in the page, id, …}
+-- ARGV  1 start, from 0 · 2 count · 3 key of a group: the reply has its ids; empty: the reply has the groups
+-- reply {number of jobs in the page, {key, task, number, first end in ms, last end in ms, id of the last, start of its
+--        error}, …} or {number of jobs in the page, id, …}
 --
--- Jobs are in one group if they are of one task, and their errors have the same code, type and message up to its first quote or escape,
--- whatever numbers are in it. One that was not retried since it would have expired is in the group of its exception.
+-- A group has the jobs of one task whose errors have the same code, type and message, up to the first quote or escape;
+-- numbers in it do not matter. A job that was not retried since it would have expired is in the group of its exception.
 -- moves nothing
 -- touches failed job
 
-local MESSAGE, ERROR = 120, 1000  -- bytes that count, and that are told
+local MESSAGE, ERROR = 120, 1000  -- bytes that are compared, and bytes in the reply
 local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local page = redis.call('ZREVRANGE', ROOT .. ':failed', start, start + most - 1, 'WITHSCORES')
 local replies, groups = { #page / 2 }, {}
 
 local function said(error, name) return error:match('"' .. name .. '": ?"([^"\\]*)') or '' end
 
--- key_of(h): equal for jobs that failed alike
+-- key_of(h): the same for jobs that failed alike
 local function key_of(h)
   local error = (h.error or ''):sub(1, ERROR)
   local code, kind, message = said(error, 'code'), said(error, 'type'), said(error, 'message')

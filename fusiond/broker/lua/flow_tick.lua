@@ -1,11 +1,12 @@
 -- include: now queue score text job events flows
 --
--- flow_tick(queue, entry, ticks): starts the runs of ticks that a cron entry has decided on; a repeat, however late, starts nothing.
+-- flow_tick(queue, entry, ticks): starts the runs of ticks that a cron entry has decided on; a repeat starts nothing
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 entry · 2 ms by which a tick may be late, or empty: any · 3 how many words of fields, then name and value of each
---       then of each tick, oldest first: the tick, epoch ms · ms by which its run is delayed · its inputs
--- reply as of `tick`: {0 started · 1 a run with its id was there · 2 too late · 4 answered before, for each; the newest tick that has a run}
+-- ARGV  1 entry · 2 ms by which a tick may be late; empty: any · 3 how many words of fields, then name and value of
+--       each · then of each tick, oldest first: the tick, epoch ms · ms by which its run is delayed · its inputs
+-- reply as of `tick`: {of each: 0 started · 1 a run with its id was there · 2 too late · 4 answered before;
+--        the newest tick that has a run}
 --
 -- touches conf ticks flow flows advance events
 
@@ -13,7 +14,7 @@ local TICKS = ROOT .. ':ticks'
 local entry, patience, count = ARGV[1], tonumber(ARGV[2]), 2 * ARGV[3]
 local newest, with_run = (redis.call('HGET', TICKS, entry) or ''):match('^(%d+) (%d+)$')
 newest, with_run = newest or '0', with_run or '0'
--- start(tick, delay, inputs): what becomes of it
+-- start(tick, delay, inputs): the digit of the tick
 local function start(tick, delay, inputs)
   if tonumber(tick) <= tonumber(newest) then return '4' end
   newest = tick
@@ -24,7 +25,7 @@ local function start(tick, delay, inputs)
   redis.call('HSET', FLOW .. id, 'version', 1, 'created_at', whole(now), 'inputs', inputs, unpack(ARGV, 4, 3 + count))
   redis.call('ZADD', FLOWS, '+inf', id)
   redis.call('ZADD', ADVANCE, math.max(tick, now) + delay, id)
-  if events then events.tell('flow.started', '-', '-', ' o' .. word(id)) end
+  if events then events.record('flow.started', '-', '-', ' o' .. escape(id)) end
   return '0'
 end
 local replies = {}

@@ -1,10 +1,10 @@
 -- include: score
 --
--- generation(hash, before): the number of an accepted configuration, the same on every host that accepts the same content.
+-- generation(hash, before): the number of an accepted configuration; hosts with the same content get the same number
 --
 -- KEYS  1 ns:meta
--- ARGV  1 hash of the content · 2 hash of what this daemon had accepted before, or empty
--- reply the number: a new one if the content is new, or if this daemon has come back to it from something newer
+-- ARGV  1 hash of the content · 2 hash of the configuration that this daemon had accepted before, or empty
+-- reply the number: a new one if the content is new, or if this daemon has returned to it from a newer one
 --
 -- touches meta
 
@@ -18,7 +18,8 @@ redis.call('HSET', KEYS[1], 'generation', newest, 'generation:' .. ARGV[1], newe
 if redis.call('HLEN', KEYS[1]) > 2 * KEPT then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    if all[i]:find('^generation:') and (tonumber(all[i + 1]) or 0) <= newest - KEPT then redis.call('HDEL', KEYS[1], all[i]) end
+    local is_old = (tonumber(all[i + 1]) or 0) <= newest - KEPT
+    if is_old and all[i]:find('^generation:') then redis.call('HDEL', KEYS[1], all[i]) end
   end
 end
 return newest

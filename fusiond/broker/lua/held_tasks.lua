@@ -1,30 +1,33 @@
--- include: now queue many score text job events line_up places held_tasks
+-- include: now queue batches score text job events ready places held_tasks
 --
--- held_tasks(queue, serves, fail_after, tasks): looks after the tasks of which jobs are held: since when nobody can run them, and what is to be done.
+-- held_tasks(queue, serves, fail_after, tasks): of each task with held jobs: since when nobody can run them, and what
+-- to do
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 1: a living worker group serves the queue · 2 fail_after, ms · then pairs: a task that one of these groups can run, 1: each of them can
--- reply {task, how many of its jobs are held, ms since when nobody can run them, or -1: somebody can, '' | 'go': they are to go on | 'fail': some
---        have waited too long, error with which they fail or '', …}
+-- ARGV  1 1: a living worker group serves the queue · 2 fail_after, ms
+--       then pairs: a task that one of these groups can run, 1: each of them can
+-- reply {task, how many of its jobs are held, ms since when nobody can run them, or -1: somebody can,
+--        '' | 'go': release them | 'fail': some have waited too long, error with which they fail or '', …}
 --
 -- moves nothing: end_held.lua does that
 -- touches conf
 
-local SWEEPS = 150000             -- ms; so long between two looks means that no daemon served the queue meanwhile
-local FORGET = 600000             -- ms; for so long a task stays named of which no job is held; to name it again costs one claim and its settle
-local LOOKS = 20                  -- in fail_after, at the jobs that have not waited for so long yet
+local SWEEPS = 150000             -- ms; if the last check is longer ago, no daemon served the queue meanwhile
+-- ms; how long a task without held jobs stays listed; to list it again costs a claim and its settle
+local FORGET = 600000
+local LOOKS = 20                  -- checks per fail_after of the jobs that have not waited for so long yet
 local serves, fail_after, runs = ARGV[1] == '1', tonumber(ARGV[2]), {}
 for i = 3, #ARGV, 2 do runs[ARGV[i]] = ARGV[i + 1] == '1' and 'all' or 'some' end
 local conf = redis.call('HMGET', CONF, 'held_tasks', 'held_looked')
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local since_look = math.max(0, now - (tonumber(conf[2]) or now))
 local pause = (not serves or since_look > SWEEPS) and since_look or 0
 
--- look(task): {jobs, ms, what, error}; nil: it needs no name any more
+-- look(task): {jobs, ms, what, error}; nil: the task need not be listed any more
 local function look(task)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
-  local since, paused, next, err = about_held(task)
+  local since, paused, next, err = read_held(task)
   if jobs == 0 then return (runs[task] ~= 'all' and now - since < FORGET) and { 0, -1, '', err } or nil end
   if runs[task] then
     since, paused, next = now, 0, 0
@@ -33,13 +36,13 @@ local function look(task)
   end
   local fails = not runs[task] and serves and since + paused + fail_after <= now and next <= now
   if fails then next = now + fail_after / LOOKS end
-  note_held(task, since, paused, next, err)
+  write_held(task, since, paused, next, err)
   return { jobs, runs[task] and -1 or now - since, runs[task] == 'all' and 'go' or fails and 'fail' or '', err }
 end
 
 local reply, kept, is_less = {}, '', false
 for name in (conf[1] and conf[1]:match(' (.*)$') or ''):gmatch('%S+') do
-  local task = unword(name)
+  local task = unescape(name)
   local found = look(task)
   if found then
     kept = kept .. name .. ' '
@@ -54,6 +57,6 @@ if kept == '' then
   redis.call('HDEL', CONF, 'held_tasks', 'held_looked')
 else
   redis.call('HSET', CONF, 'held_looked', whole(now))
-  if is_less then name_tasks(conf[1], kept) end
+  if is_less then write_names(conf[1], kept) end
 end
 return reply

@@ -1,11 +1,13 @@
 -- include: now
 --
--- hold_sink(sink, token, ms, failing, refused, cursors): a daemon delivers for a sink, and says how far it is; one daemon does so at a time.
+-- hold_sink(sink, token, ms, failing, refused, cursors): a daemon delivers for a sink, and reports its progress; one
+-- daemon at a time
 --
 -- KEYS  1 ns:sinks
--- ARGV  1 sink · 2 token of the daemon's program · 3 ms for which it delivers without saying so again; 0: it ends
---       4 why it cannot deliver now, or empty · 5 events that were refused for good since it last said so · then stream and number of each cursor
--- reply {stream, number, …}: the sink's cursors as they are now, or nil: another one delivers
+-- ARGV  1 sink · 2 token of the daemon's program · 3 ms until it must call this again; 0: it ends
+--       4 why it cannot deliver now, or empty · 5 events that were refused for good since the last call
+--       then stream and number of each cursor
+-- reply {stream, number, …}: the sink's cursors now, or nil: another daemon delivers
 --
 -- moves nothing
 -- touches sinks
@@ -13,15 +15,18 @@
 local name, token, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local holder, expires = (redis.call('HGET', KEYS[1], name) or ''):match('^(%S+) (%d+)$')
 if holder and holder ~= token and tonumber(expires) > now then return false end
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('HDEL', KEYS[1], '')
 redis.call('HSET', KEYS[1], name, token .. ' ' .. string.format('%.0f', now + ms))
-if ARGV[4] == '' then redis.call('HDEL', KEYS[1], name .. ' failing') else redis.call('HSET', KEYS[1], name .. ' failing', ARGV[4]) end
--- what another one has noted meanwhile is not taken back
+local failing = name .. ' failing'
+if ARGV[4] == '' then redis.call('HDEL', KEYS[1], failing) else redis.call('HSET', KEYS[1], failing, ARGV[4]) end
+-- this must not undo what another daemon has noted meanwhile
 if ARGV[5] ~= '0' then redis.call('HINCRBY', KEYS[1], name .. ' refused', ARGV[5]) end
-for i = holder == token and 6 or #ARGV + 1, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
+local first = holder == token and 6 or #ARGV + 1
+for i = first, #ARGV, 2 do redis.call('HSET', KEYS[1], name .. '/' .. ARGV[i], ARGV[i + 1]) end
 local found, all = {}, redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  if all[i]:sub(1, #name + 1) == name .. '/' then found[#found + 1], found[#found + 2] = all[i]:sub(#name + 2), all[i + 1] end
+  local stream = all[i]:sub(1, #name + 1) == name .. '/' and all[i]:sub(#name + 2)
+  if stream then found[#found + 1], found[#found + 2] = stream, all[i + 1] end
 end
 return found

@@ -1,11 +1,11 @@
--- include: now queue many score text job line_up by turns status
+-- include: now queue batches score text job ready argument_values turns status
 --
--- job(queue, id): all that is known of a job.
+-- job(queue, id): all fields of a job
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id
--- reply nil: no such job, or {status, score in the set of that status, {field, value, …}}; no field: it cannot be read;
---       `tenant` in a queue with `fair_by`: whose turn it takes
+-- reply nil: no such job, or {status, score in the set of that status, {field, value, …}}; without fields it is not
+--       readable; `tenant`, in a queue with `fair_by`: the values of the arguments
 --
 -- moves nothing
 -- touches conf queue scheduled started finished failed canceled deferred held job
@@ -13,8 +13,8 @@
 if redis.call('EXISTS', JOB .. ARGV[1]) == 0 then return false end
 local status, score = status_of(ARGV[1])
 if not status then return false end
-local h = load(ARGV[1])
+local h = load_job(ARGV[1])
 local fair = redis.call('HMGET', CONF, 'fair', 'placing')
 local by = fair[1] or fair[2] and fair[2]:match('^%S+')
-if h and by then h.tenant = by .. '=' .. turn_taker(by).tenant_of(h.args) end
-return { status, score, flat(h or {}) }
+if h and by then h.tenant = by .. '=' .. make_turns(by).tenant_of(h.args) end
+return { status, score, field_list(h or {}) }

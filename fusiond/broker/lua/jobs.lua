@@ -4,19 +4,20 @@
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from 0 · 3 count
--- reply {id, score, {field, value, …}, …}: waiting and running ones in their order, ended ones with the longest kept first
+-- reply {id, score, {field, value, …}, …}: waiting and running jobs in their order, ended ones by time of deletion
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held job
 
 local status, start = ARGV[1], tonumber(ARGV[2])
-local waits = status == 'queued' or status == 'scheduled' or status == 'started' or status == 'deferred' or status == 'held'
+local has_ended = status == 'finished' or status == 'failed' or status == 'canceled'
 local key = status == 'queued' and QUEUE or ROOT .. ':' .. status
-local page = redis.call(waits and 'ZRANGE' or 'ZREVRANGE', key, start, start + ARGV[3] - 1, 'WITHSCORES')
+local page = redis.call(has_ended and 'ZREVRANGE' or 'ZRANGE', key, start, start + ARGV[3] - 1, 'WITHSCORES')
 local replies = {}
 for i = 1, #page, 2 do
   if redis.call('EXISTS', JOB .. page[i]) == 1 then
-    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], flat(load(page[i]) or {})
+    local fields = field_list(load_job(page[i]) or {})
+    replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = page[i], page[i + 1], fields
   end
 end
 return replies

@@ -1,15 +1,15 @@
--- include: now queue many score text job
+-- include: now queue batches score text job
 --
 -- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 status · 2 where the page begins, as the page before has told; empty: at the newest · 3 count
---       4 if given, a task · 5 a text in lower case: those jobs of the page are left out that do not hold these; empty: none are
--- reply {where the next page begins, or empty, how many jobs were looked at, id, score, {field, value, …}, …}
+-- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
+--       4 a task, optional · 5 a text in lower case, optional: the page has only jobs with these
+-- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
--- Of jobs that wait in the row or are held, the newest are those that arrived last, whatever their priorities. Of ended ones they are those
--- that are kept longest, of the others those whose place in the set is the last; so it is in a queue with `fair_by`, where a place is a turn
--- and no arrival. A page ends with the job that takes it over 1 MB.
+-- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are
+-- kept, others by their scores, as are those of a queue with `fair_by`, where a score has a turn and not an arrival.
+-- The job that takes a page over 1 MB is the last one.
 -- moves nothing
 -- touches conf queue scheduled started finished failed canceled deferred held job
 
@@ -19,7 +19,7 @@ local LARGE_PAGE = 1048576        -- bytes
 local TASK, TEXT = ARGV[4] or '', ARGV[5] or ''
 local replies, bytes, last = { '', 0 }, 0, nil
 
--- may_fit(id): whether the job can be of that task and hold that text; the caller looks closely
+-- may_fit(id): whether the job can be of that task and have that text; the caller checks precisely
 local function may_fit(id)
   local job = redis.pcall('GET', JOB .. id)
   if type(job) ~= 'string' then return true end
@@ -30,24 +30,25 @@ local function may_fit(id)
 end
 local filters = TASK ~= '' or TEXT ~= ''
 
--- tell(id, score): adds a job to the reply; whether there is room for another one
-local function tell(id, score)
+-- add_to_page(id, score): returns whether the page has room for another job
+local function add_to_page(id, score)
   replies[2] = replies[2] + 1
   if filters and not may_fit(id) then return true end
   if redis.call('STRLEN', JOB .. id) > 0 then
-    local fields = flat(load(id) or {})
+    local fields = field_list(load_job(id) or {})
     replies[#replies + 1], replies[#replies + 2], replies[#replies + 3] = id, score, fields
     for _, field in ipairs(fields) do bytes = bytes + #field end
   end
   return bytes < LARGE_PAGE
 end
 
--- without_arrival(found, score): adds what somebody has put at an infinite place, as if it had arrived after all others
+-- without_arrival(found, score): adds jobs whose score somebody has set to infinity, as the last arrivals
 local function without_arrival(found, score)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)) do found[#found + 1] = { BAND, id, score } end
+  local ids = redis.call('ZRANGEBYSCORE', KEY, score, score, 'LIMIT', 0, most)
+  for _, id in ipairs(ids) do found[#found + 1] = { BAND, id, score } end
 end
 
--- arrivals(): {arrival, id, score} of the last `most` arrivals of each priority below `from`
+-- arrivals(): {arrival, id, score} of the last `most` arrivals below `from` of each priority
 local function arrivals()
   local found, below = {}, '(+inf'
   if not from then
@@ -57,7 +58,7 @@ local function arrivals()
   for _ = 0, 255 do
     local top = tonumber(redis.call('ZREVRANGEBYSCORE', KEY, below, '(-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
     if not top then break end
-    local first = later(top, 0)
+    local first = with_sequence(top, 0)
     local limit = from and '(' .. whole(first + from) or whole(first + BAND - 1)
     local page = redis.call('ZREVRANGEBYSCORE', KEY, limit, whole(first), 'WITHSCORES', 'LIMIT', 0, most)
     for i = 1, #page, 2 do found[#found + 1] = { page[i + 1] - first, page[i], page[i + 1] } end
@@ -72,7 +73,7 @@ if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   local found = arrivals()
   for i = 1, math.min(most, #found) do
     last = found[i][1]
-    if not tell(found[i][2], found[i][3]) then break end
+    if not add_to_page(found[i][2], found[i][3]) then break end
   end
   if last then replies[1] = whole(last) end
 else
@@ -80,7 +81,7 @@ else
   local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     from = from + 1
-    if not tell(page[i], page[i + 1]) then break end
+    if not add_to_page(page[i], page[i + 1]) then break end
   end
   if #page > 0 then replies[1] = whole(from) end
 end

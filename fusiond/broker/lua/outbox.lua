@@ -1,18 +1,18 @@
 -- include: now queue
 --
--- outbox(queue, target, number): what this queue has for others, one target at a time.
+-- outbox(queue, target, number): what this queue has for other queues, one target at a time
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 the target to which entries were delivered, or empty · 2 the highest number that it has taken
--- reply {target, entry, …}: the oldest entries for one target; {}: there are none. A reply ends soon behind the entry that takes it over 1 MB
+-- ARGV  1 the target that got entries, or empty · 2 the highest number that it has carried out
+-- reply {target, entry, …}: the oldest entries for one target; {}: there are none. A reply ends soon after 1 MB
 --
 -- moves outbox -> gone    entries of that target up to that number
 -- touches outbox
 
 local OUTBOX = ROOT .. ':outbox'
-local MOST, STEP = 200, 20         -- entries in one reply, and those that are looked at together: each may have 200 kB
-local LARGE_REPLY = 1048576        -- bytes
--- at maxmemory a script passes whose first write frees memory
+local MOST, STEP = 200, 20        -- entries in one reply, and those that are read together: each may have 200 kB
+local LARGE_REPLY = 1048576       -- bytes
+-- at maxmemory Redis runs a script whose first write frees memory
 if ARGV[1] ~= '' then
   local key, taken, gone = OUTBOX .. ':' .. ARGV[1], tonumber(ARGV[2]), 0
   repeat

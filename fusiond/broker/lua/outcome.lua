@@ -1,6 +1,6 @@
 -- include: now queue score text job status
 --
--- outcome(queue, id): the status, and how it ended if it has; little, since producers ask again and again.
+-- outcome(queue, id): the status, and how the job ended; a short reply, since producers ask often
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 id
@@ -12,5 +12,5 @@
 local status = status_of(ARGV[1])
 if not status then return false end
 if status ~= 'finished' and status ~= 'failed' and status ~= 'canceled' then return { status } end
-local h = load(ARGV[1]) or {}
+local h = load_job(ARGV[1]) or {}
 return { status, h.result or false, h.error or false }

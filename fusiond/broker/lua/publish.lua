@@ -1,13 +1,13 @@
 -- include: now
 --
--- publish(digest, ttl_ms, body): what a configuration declares, for producers; the daemons' records name it by its digest.
+-- publish(digest, ttl_ms, body): what a configuration declares for producers; the daemons' records refer to its digest
 --
 -- KEYS  1 ns:catalog
 -- ARGV  1 digest of the body · 2 ttl, ms · 3 raw JSON {tasks, priorities, queues}
 -- reply OK
 --
--- Each field is digest -> "<epoch ms from which it may be forgotten>\n<body>". Those whose time is over are removed here and nowhere
--- else: while no daemon runs at all, producers may still enqueue.
+-- Each field is digest -> "<epoch ms from which it may be deleted>\n<body>". Only this script deletes the old ones:
+-- while no daemon runs at all, producers may still enqueue.
 -- touches catalog
 
 local all = redis.call('HGETALL', KEYS[1])

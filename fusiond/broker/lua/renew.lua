@@ -1,28 +1,27 @@
--- include: now queue many score text job
+-- include: now queue batches score text job
 --
--- renew(queue, lease_ms, attempts): keeps the leases of running jobs, and notes which may begin once only.
+-- renew(queue, lease_ms, attempts): extends the leases of running jobs, and notes permits
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 lease, ms · then per attempt: id, token, note
 --         note  empty
---               permit: the attempt may begin and no other one; if its lease is lost, the job fails
+--               permit: only this attempt may begin; if its lease is lost, the job fails
 -- reply per attempt: 1 held until now + lease · 0 lost, kill it · 2 held, and a cancel was asked
 --
 -- moves nothing
 -- touches started job
 
--- at maxmemory ZADD is refused as a script's first write, which would expire every lease at once
+-- at maxmemory Redis refuses ZADD as a script's first write, and every lease would expire at once
 redis.call('ZREM', STARTED, '')
 local deadline, held, replies = whole(now + ARGV[1]), {}, {}
--- permit(id): few attempts need one
 local function permit(id)
-  local h = load(id)
-  if not h then return end          -- its large arguments are gone
+  local h = load_job(id)
+  if not h then return end        -- its large arguments are gone
   h.permit = h.token
-  save(id, h)
+  save_job(id, h)
 end
 for i = 2, #ARGV, 3 do
-  local state = holds(ARGV[i], ARGV[i + 1])
+  local state = state_if_held(ARGV[i], ARGV[i + 1])
   if state then
     if ARGV[i + 2] == 'permit' then permit(ARGV[i]) end
     held[#held + 1], held[#held + 2] = deadline, ARGV[i]
@@ -31,5 +30,5 @@ for i = 2, #ARGV, 3 do
     replies[#replies + 1] = 0
   end
 end
-many('ZADD', STARTED, held, 'XX')
+call_in_batches('ZADD', STARTED, held, 'XX')
 return replies

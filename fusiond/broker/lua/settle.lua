@@ -1,70 +1,74 @@
--- include: now queue many score text job events wake line_up places locks follow tally ends held_tasks
+-- include: now queue batches score text job events wake ready places locks follow tally endings held_tasks
 --
 -- settle(queue, outcomes): ends attempts.
 --
 -- KEYS  1 ns:{q}
--- ARGV  where events are wanted: empty, what conf `events` says, `<host> <group>`; each payload then has a line in front: words of its event
---       per group of outcomes: token, kind, ms, extra, why, how many, then of each: id, payload. If the kind is not `finished`, two lines come
---       before the payload: what the history will say of the attempt besides (`,"host":"…",…`), and JSON of what it has printed, or nothing
---         kind finished | failed | canceled   ms: how long the job is kept    payload: result | error | error
+-- ARGV  if the file asks for events: empty, conf `events`, `<host> <group>`; each payload then begins with a line: the
+--       words of its event
+--       per group of outcomes: token, kind, ms, extra, why, how many, then of each: id, payload. If the kind is not
+--       `finished`, two lines precede the payload: more of the attempt's entry in the history (`,"host":"…",…`), and
+--       JSON of what it has printed, or nothing
+--         kind finished | failed | canceled   ms: how long to keep the job    payload: result | error | error
 --              retry                          ms: delay                       payload: error
---              snoozed                        ms: delay                       payload: error, with which it fails in the end
---              released                       ms: delay, 0: its old place     payload: not empty: it had begun and is interrupted; `drained`: so it expires no more
---              unknown                        ms: delay, where too many tasks are unknown   payload: error, with which it fails in the end
---         extra  snoozed: `<ms after which it fails, from its first snooze> <ms that it is kept then>`; else 1 if its child crashed
---         why  what `last_outcome` will say; empty: nothing worth saying
---       behind the groups, where outcomes are counted: an empty word, then what tally.lua is to count of each, and the tasks
--- reply per outcome: 1 settled · 2 this very attempt was settled before · 0 fenced: the lease was lost
---       and of an outcome after which the job would go on: 3 it has failed instead · 4 it was canceled instead; repeats, too
---       8 more with one of them: something is in the outbox of this queue
+--              snoozed                        ms: delay                       payload: error for the end
+--              released                       ms: delay, 0: its old score     payload: not empty: the attempt had begun
+--                                                                             `drained`: the job no longer expires, too
+--              unknown                        ms: delay if too many tasks are unknown   payload: error for the end
+--         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; else 1: crashed
+--         why    `last_outcome`; empty: the kind says it
+--       after the groups, if outcomes are counted: an empty word, then what tally.lua counts of each, and the tasks
+-- reply per outcome: 1 settled · 2 this attempt was settled before · 0 fenced: the lease was lost
+--       of an outcome that does not end the job: 3 it has failed instead · 4 it was canceled instead; repeats, too
+--       plus 8 in one of them: the outbox of this queue has entries
 --
 -- moves started -> finished | failed | canceled
---               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt undone
---               -> queue        released, its old place, attempt undone
+--               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt not counted
+--               -> queue        released, its old score, attempt not counted
 --               -> canceled     retry, snoozed, released or unknown, if a cancel was asked
---               -> held         unknown: there is no task of that name there, or its function does not load; attempt undone (held_tasks.lua)
---               -> failed       snoozed, once it was so for too long
---       held    -> queue        the best one of a limit, as a place of it is free
--- Each call drops as many jobs whose time is over as it adds, and a few more.
+--               -> held         unknown: that host lacks the task, or cannot load its function; attempt not counted
+--               -> failed       snoozed for too long
+--       held    -> queue        the best one of a limit with a free place
+-- Each call deletes as many ended jobs that need no longer be kept as it adds, and a few more.
 -- touches started queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
 
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'
 local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true }
-local replies, by_now, settled = {}, {}, {}  -- id -> the text that a job has by now · those to be written: {key, text, …}
-local is_stale                    -- numbers of the outcomes of attempts that do not hold their jobs
+local replies, latest = {}, {}     -- latest: id -> the text that a job has by now
+local settled = {}                -- texts to write: {key, text, …}
+local is_stale                    -- numbers of the outcomes whose attempts do not hold their jobs
 
 local function put(id, text)
-  by_now[id] = text
+  latest[id] = text
   add(settled, JOB .. id, text)
 end
 
--- How a job ends that is in its first attempt: what its state is then before its priority and behind it, up to the length of the result. Jobs
--- that were claimed together often have the same state before, so it is worked out once. false: another job
-local FIRST_ATTEMPT = {}          -- state up to its place in the row -> how
--- first_attempt(state): of a job whose text says that it was claimed
+-- How a job in its first attempt ends: its state before and after its priority, up to the length of the result. Jobs
+-- claimed together often have the same state, so the result is kept. false: another job
+local FIRST_ATTEMPT = {}          -- state up to the job's score -> how it ends
 local function first_attempt(state)
   local words, created = state:match('^t(%S+ c(%d+) l[%d,]+ b%d+ n1)$')
   if not words then words, created = state:match('^t(%S+ c(%d+) l[%d,]+ x%d+ b%d+ n1)$') end
   local limit
   if not words then words, created, limit = state:match('^t(%S+ c(%d+) l[%d,]+ b%d+ n1) p(%-)$') end
   return words and {
-    before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit, claimed = created + words:match(' b(%d+)'),
+    before = 'z' .. words, behind = ' e' .. now - created .. ' R', limit = limit,
+      claimed = created + words:match(' b(%d+)'),
   } or false
 end
--- note_success(id): when a job of a cron entry finished last
+-- note_success(id): notes when a job of a cron entry finished last
 local function note_success(id)
   local entry = id:match('^cron:(.+):%d+$')
   if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
 end
 
--- tell_finished(id, text, how, result, said): the event of a job in its first attempt
-local function tell_finished(id, text, how, result, said)
+local function record_finished(id, text, first, result, event_words)
   local task, header = text:match('\n([^\n]*)\n([^\n]*)')
-  events.tell('finished', id, task, ' b' .. whole(now - how.claimed) .. said .. (header == '' and '' or events.of_header(header)) .. events.with('r', result))
+  local since, words = ' b' .. whole(now - first.claimed), header == '' and '' or events.header_words(header)
+  events.record('finished', id, task, since .. event_words .. words .. events.payload_word('r', result))
 end
--- finish(): the hot path is a job in its first attempt: the token that held it becomes the token that settled it
-local function finish(id, text, token, ttl, result, why, said)
+-- finish(): the hot path is a job in its first attempt: only its first and last words change
+local function finish(id, text, token, ttl, result, why, event_words)
   local at = text:find(' s', 1, true) or 1
   local score, state, h = text:match('^(%d+)\n', at + 2), text:sub(1, at - 1), nil
   local first = FIRST_ATTEMPT[state]
@@ -74,75 +78,78 @@ local function finish(id, text, token, ttl, result, why, said)
   end
   if first and score and why == '' then
     leave_started(id, first.limit)
-    if events then tell_finished(id, text, first, result, said) end
-    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. text:sub(at + 2 + #score) .. '\n' .. result)
+    if events then record_finished(id, text, first, result, event_words) end
+    local rest = text:sub(at + 2 + #score) .. '\n' .. result
+    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. rest)
   else
     h = decode(text)
     leave_started(id, h.limit)
-    -- an outcome of an earlier attempt must not be read as this one's
+    -- the outcome of an earlier attempt must not look like that of this one
     if why ~= '' or h.last_outcome then h.last_outcome = why ~= '' and why or 'finished' end
     h.result, h.ended_at, h.token, h.last_token, h.limit = result, now, nil, token, nil
     score = finite(h.score)
     h.priority, h.score = score and priority_of(score), nil
     put(id, encode(h))
-    if events then events.ended('finished', id, h, since_claim(h) .. said) end
+    if events then events.record_ended('finished', id, h, since_claim(h) .. event_words) end
   end
-  ended(id, 'finished', ttl, h)
-  if id:byte() == 99 then note_success(id) end   -- c
+  register_ended(id, 'finished', ttl, h)
+  if id:byte() == 99 then note_success(id) end  -- c
 end
 
--- rarer(): what follows is made once for a call, and only where an attempt did not finish: to make functions takes a script as long as to use them
-local function rarer()
-  local about, printed, crash, interrupted   -- of the attempt at hand, for its history
-  local said                                 -- of the same, for its event
+-- make_unfinished(): created once in a call, and only if an attempt did not finish: creating functions takes a script
+-- as long as using them
+local function make_unfinished()
+  local about, printed, crash, interrupted  -- of the current attempt, for its history
+  local event_words               -- of the current attempt, for its event
 
-  -- note(): an attempt that did not finish; `undone`: of the same kind as `about`, where the job is as if it had never been claimed
-  local function note(h, outcome, err, undone)
-    made.remember(h, outcome, (undone or crash) .. about, printed)
+  -- end_attempt(): of an attempt that did not finish. undone: more members of its entry in the history, if it is not
+  -- counted
+  local function end_attempt(h, outcome, err, undone)
+    codec.add_to_history(h, outcome, (undone or crash) .. about, printed)
     h.last_token, h.token, h.last_outcome = h.token, nil, outcome
     if err ~= '' then h.error = err end
   end
 
   -- stop(): failed or canceled
   local function stop(id, h, status, ttl, err, why)
-    note(h, why ~= '' and why or status, err)
+    end_attempt(h, why ~= '' and why or status, err)
     h.ended_at = now
-    ended(id, status, ttl, h)
-    if events then events.ended(status, id, h, said) end
+    register_ended(id, status, ttl, h)
+    if events then events.record_ended(status, id, h, event_words) end
   end
 
-  -- again(): retry
-  local function again(id, h, delay, err, why)
-    note(h, why ~= '' and why or 'retry', err)
-    if events then events.ended('retry', id, h, said .. ' u' .. whole(delay)) end
-    add(later_on, whole(now + delay), id)
+  local function retry(id, h, delay, err, why)
+    end_attempt(h, why ~= '' and why or 'retry', err)
+    if events then events.record_ended('retry', id, h, event_words .. ' u' .. whole(delay)) end
+    add(scheduled, whole(now + delay), id)
   end
 
-  -- hold(): it waits for a claim that has its task; false: there are too many such tasks
+  -- hold(): it waits for a claim whose caller has its task; false: there are too many such tasks
   local function hold(id, h, err)
-    if not name_task(h.task) then return false end
-    if events then events.job('held', id, h) end
-    expires_held(id, h)
+    if not add_name(h.task) then return false end
+    if events then events.record_job('held', id, h) end
+    watch_expiry(id, h)
     h.score = whole(finite(h.score) or 254 * BAND)
-    -- those who wait must know
+    -- waiting dispatchers must be woken
     has_free_place = hold_jobs(h.task, { h.score, id }, err) or has_free_place
     return true
   end
 
-  -- release(): as if it had never been claimed; `err`: why its task cannot run there
+  -- release(): the attempt is not counted; err: why its task cannot run on that host
   local function release(id, h, delay, why, err)
-    note(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
-    if events then events.job(why == 'snoozed' and why or 'released', id, h, said .. ' u' .. whole(delay) .. ' m' .. word(h.last_outcome)) end
+    end_attempt(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
+    local words = event_words and event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)
+    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, words) end
     h.attempts = math.max(count(h.attempts), 1) - 1
     if err and hold(id, h, err) then return end
     if delay > 0 then
-      add(later_on, whole(now + delay), id)
+      add(scheduled, whole(now + delay), id)
     else
-      return_to_row(id, whole(finite(h.score) or 254 * BAND))
+      return_to_ready(id, whole(finite(h.score) or 254 * BAND))
     end
   end
 
-  -- snooze(): as if it had never been claimed, but that it has begun; or its end, if that has been so for too long
+  -- snooze(): the attempt is not counted, but the time since the first snooze; ends the job if that is too long
   local function snooze(id, h, delay, err, extra)
     local longest, ttl = extra:match('^(%d+) (%d+)$')
     h.snoozed_since = finite(h.snoozed_since) or now
@@ -154,10 +161,10 @@ local function rarer()
     release(id, h, math.max(delay, 1), 'snoozed')
   end
 
-  -- other_than_finished(): its reply, where that is not 1
-  local function other_than_finished(id, h, kind, ms, payload, why, extra, words)
+  -- settle_unfinished(): returns the reply if it is not 1
+  local function settle_unfinished(id, h, kind, ms, payload, why, extra, words)
     local crashes_before = h.crashes
-    said = words and since_claim(h) .. words
+    event_words = words and since_claim(h) .. words
     interrupted = ''
     about, printed, payload = payload:match('^([^\n]*)\n([^\n]*)\n(.*)$')
     if kind ~= 'snoozed' and extra == '1' then h.crashes = count(h.crashes) + 1 end
@@ -169,7 +176,7 @@ local function rarer()
       stop(id, h, 'canceled', h.cancel, failure('CANCELED', 'it was canceled while it ran'), 'canceled')
       return 4
     elseif kind == 'retry' then
-      again(id, h, ms, payload, why)
+      retry(id, h, ms, payload, why)
     elseif kind == 'snoozed' then
       return snooze(id, h, ms, payload, extra)
     else
@@ -182,8 +189,8 @@ local function rarer()
     end
   end
 
-  -- repeated(text, token, kind): the reply to an attempt that does not hold the job
-  local function repeated(text, token, kind)
+  -- reply_to_stale(text, token, kind): the reply to an attempt that does not hold the job
+  local function reply_to_stale(text, token, kind)
     local h = text and decode(text)
     if not h or h.last_token ~= token then return 0 end
     has_posted = has_posted or h.follow ~= nil or h.flow ~= nil
@@ -191,34 +198,34 @@ local function rarer()
     return GOES_ON[kind] and h.last_outcome == 'canceled' and 4 or 2
   end
 
-  return { settle = other_than_finished, repeated = repeated }
+  return { settle = settle_unfinished, reply_to_stale = reply_to_stale }
 end
-local rare
+local unfinished
 
--- settle_some(first, last, …): outcomes that differ in id and payload only; they stand in ARGV from there to there
+-- settle_some(first, last, …): outcomes that differ only in id and payload, which are in ARGV from first to last
 local function settle_some(first, last, token, kind, ms, extra, why)
-  local texts, mark = texts_of(ARGV, first, last), 't' .. word(token) .. ' '
+  local texts, mark = texts_of(ARGV, first, last), 't' .. escape(token) .. ' '
   for i = first, last, 2 do
-    local id, payload, said = ARGV[i], ARGV[i + 1], nil
-    if events then said, payload = payload:match('^([^\n]*)\n(.*)$') end
-    local text = by_now[id] or texts[(i - first) / 2 + 1]
+    local id, payload, event_words = ARGV[i], ARGV[i + 1], nil
+    if events then event_words, payload = payload:match('^([^\n]*)\n(.*)$') end
+    local text = latest[id] or texts[(i - first) / 2 + 1]
     local reply
     if not text or text:sub(1, #mark) ~= mark then
-      rare, is_stale = rare or rarer(), is_stale or {}
-      reply, is_stale[#replies + 1] = rare.repeated(text, token, kind), true
+      unfinished, is_stale = unfinished or make_unfinished(), is_stale or {}
+      reply, is_stale[#replies + 1] = unfinished.reply_to_stale(text, token, kind), true
     elseif kind == 'finished' then
-      finish(id, text, token, ms, payload, why, said)
+      finish(id, text, token, ms, payload, why, event_words)
     else
       local h = decode(text)
       leave_started(id, h.limit)
       h.limit = nil
-      rare = rare or rarer()
-      reply = rare.settle(id, h, kind, ms, payload, why, extra, said)
+      unfinished = unfinished or make_unfinished()
+      reply = unfinished.settle(id, h, kind, ms, payload, why, extra, event_words)
       put(id, encode(h))
     end
     replies[#replies + 1] = reply or 1
   end
-  write(settled)
+  write_texts(settled)
   settled = {}
 end
 
@@ -230,15 +237,16 @@ end
 while (ARGV[at] or '') ~= '' do
   local first, past = at + 6, at + 6 + 2 * ARGV[at + 5]
   for page = first, past - 1, 2 * PAGE do
-    settle_some(page, math.min(page + 2 * PAGE, past) - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
+    local past_page = math.min(page + 2 * PAGE, past)
+    settle_some(page, past_page - 1, ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
   end
   at = past
 end
 
 announces = false
 write_endings()
-if ARGV[at] then tallies().outcomes(at + 1, replies, is_stale) end
+if ARGV[at] then tallies().count_outcomes(at + 1, replies, is_stale) end
 if has_posted then replies[#replies] = replies[#replies] + 8 end
-if line_up() then wake() end
+if write_ready() then wake() end
 if events then events.write() end
 return replies

@@ -1,6 +1,7 @@
 -- include: now queue score text job events
 --
--- suspend(queue, by, on, who): nothing is claimed while the operator or the file says so; enqueue, due times and rescue go on.
+-- suspend(queue, by, on, who): no claim takes a job while the operator or the file says so; enqueue, due times and
+-- rescues continue
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 operator | file · 2 1: suspend, 0: resume · 3 who asks, or empty
@@ -9,25 +10,25 @@
 -- moves nothing
 -- touches conf queue events wake
 
--- at maxmemory a script passes whose first write frees memory
+-- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
 local field, name = 'suspended_' .. ARGV[1], ARGV[1] == 'file' and 'the file' or ARGV[3] or ''
 local conf = redis.call('HMGET', CONF, field, 'events')
--- a daemon says what its file says again and again
-if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], asked_by(name)) end
+-- a daemon repeats what its file says
+if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], as_operator(name)) end
 if events then
-  events.tell(ARGV[2] == '1' and 'suspended' or 'resumed', '-', '-')
+  events.record(ARGV[2] == '1' and 'suspended' or 'resumed', '-', '-')
   events.write()
 end
 if ARGV[2] == '1' then
   redis.call('HSET', CONF, field, 1)
-  -- nor is one claimed by an enqueue
+  -- so no enqueue claims its job
   redis.call('DEL', WAKE)
   return 1
 end
 redis.call('HDEL', CONF, field)
 conf = redis.call('HMGET', CONF, 'suspended_operator', 'suspended_file')
 if conf[1] or conf[2] then return 1 end
--- dispatchers of a suspended queue are not noted as waiting: tell whoever listens
+-- dispatchers of a suspended queue are not noted as waiting, so all that listen are told
 redis.pcall('PUBLISH', WAKE, 'ready')
 return 0

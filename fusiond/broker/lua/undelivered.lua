@@ -1,10 +1,10 @@
 -- include: now queue
 --
--- undelivered(stream, numbers): for how long the first event behind each of these numbers has been in a stream.
+-- undelivered(stream, numbers): for how long a stream has had the first event after each of these numbers
 --
 -- KEYS  1 ns:{q}; of the daemons' own stream ns:{/daemons}
--- ARGV  numbers of events, as a sink notes how far it is
--- reply ms for each; -1: there is none behind it
+-- ARGV  numbers of events: the last one that a sink has delivered
+-- reply ms for each; -1: no event follows
 --
 -- moves nothing
 -- touches events

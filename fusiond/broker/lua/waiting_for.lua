@@ -1,25 +1,26 @@
 -- include: now queue score text job status
 --
--- waiting_for(queue, status, score, id, names): how many jobs of a page of those with this status are of these tasks and cron entries.
+-- waiting_for(queue, status, score, id, names): how many jobs of a page of those with this status belong to these tasks
+-- and cron entries
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 status; `queued` has the held jobs, too · 2, 3 score and id of the job behind which the page begins: -inf and nothing for the first page
---       · then names: a task with a t in front, a cron entry with a c
--- reply {score and id behind which the next page begins, empty where there is none, of each name how many of them}
+-- ARGV  1 status; `queued` includes the held jobs · 2, 3 score and id of the last job of the previous page;
+--       first page: -inf and empty · then names: a task with a t before it, a cron entry with a c
+-- reply {score and id of the last job of this page, or empty if it is the last page, how many jobs of each name}
 --
--- Jobs keep their scores when they are held or let go. So each is on one page, even if it is held between two pages.
+-- Jobs keep their scores when they are held or released. So each is on one page, even if it is held between two pages.
 -- moves nothing
 -- touches queue scheduled deferred held job
 
 local LOOKED_AT, status, behind = 500, ARGV[1], { score = tonumber(ARGV[2]), id = ARGV[3] }
--- comes_first(one, two): whether Redis has one job before the other. `<` does not tell: it orders texts by the language of the server
+-- comes_first(one, two): whether the first job precedes the second in Redis. `<` would compare by the server's locale
 local function comes_first(one, two)
   if one.score ~= two.score then return one.score < two.score end
   local at = 1
   while at <= #one.id and one.id:byte(at) == two.id:byte(at) do at = at + 1 end
   return (one.id:byte(at) or -1) < (two.id:byte(at) or -1)
 end
--- first_of_page(key): the rank of the set's first job on the page; many jobs may have the score behind which it begins
+-- first_of_page(key): the rank of the set's first job on the page; many jobs may have the score where it begins
 local function first_of_page(key)
   local low, high = redis.call('ZCOUNT', key, '-inf', '(' .. ARGV[2]), redis.call('ZCOUNT', key, '-inf', ARGV[2])
   while low < high do

@@ -55,7 +55,7 @@ class BulkVerbs(JobVerbs, OperatorVerbs, EventVerbs):
             left = yield plain(number, "LLEN", self.keys.of(queue, "inbox"))
             if total == before or not left:
                 break
-        yield self.tell(queue, "purged", who, [("m", f"{total} jobs were canceled")])
+        yield self.record_event(queue, "purged", who, [("m", f"{total} jobs were canceled")])
         return total
 
     def discard_all(

@@ -36,7 +36,9 @@ def move(session: broker.Session, options: arguments.Options) -> int:
             moved += done.jobs
             progress.to(moved)
         session.run(
-            session.verbs.tell(origin, "emptied", session.who, [("o", target), ("m", f"{moved} jobs were moved")])
+            session.verbs.record_event(
+                origin, "emptied", session.who, [("o", target), ("m", f"{moved} jobs were moved")]
+            )
         )
     names = [f"{origin}/{job.id.decode(errors='replace')}" for job in stay]
     served = target in session.run(session.verbs.catalogue()).serving

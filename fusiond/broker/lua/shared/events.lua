@@ -1,71 +1,87 @@
--- What scripts tell of the jobs of their queue, in ns:{q}:events, a stream. (needs now, queue, score, job)
--- An entry has events of one script, in their order. Its id is "<number of its last event>-<how many>", so that who reads sees a gap. `at`: epoch
--- ms; `by`: who did it, where that is known: a dispatcher, `<host> <group>`, or `@` and the name that an operator's command gave. Then event -> lines, each
--- "<job> <task> <word> …": words are a letter and a value, as those of a job's state:
---   n  attempt, where it is not the first    b  ms since its claim    w  ms that it waited until it began    g  ms from its claim to its begin
---   d  ms that it ran    u  ms until it may go on; 1e12: others must end first    t  log tag    p  traceparent    o  another job or run
---   c  y  m  code, type and message of its error    a  r  arguments and result, where the file asks for them    s  status that a repair gave it
---   k  in `audit`: how many further lines this event had
---   h  host of the daemon that tells of itself    l  ms since that has happened
--- An entry that an operator's command writes is in ns:{q}:audit too, with the first lines of each event: what jobs tell does not push it out.
--- conf `events`: "<how many are kept> <0|1: with arguments and results>"; not there: nobody wants them. `told`: how many there were so far
+-- The events of the jobs of a queue, in ns:{q}:events, a stream. (needs now, queue, score, job)
+-- An entry has the events of one script, in their order. Its id is "<number of its last event>-<how many>", so that a
+-- reader sees a gap. `at`: epoch ms. `by`: who did it, if that is known: a dispatcher, `<host> <group>`, or `@` and the
+-- name that an operator's command gave. Then event -> lines, each "<job> <task> <word> …". A word is a letter and a
+-- value, as in a job's state:
+--   n      attempt, if it is not the first
+--   b      ms since its claim
+--   w      ms that it waited until it began
+--   g      ms from its claim to its begin
+--   d      ms that it ran
+--   u      ms until it may continue; 1e12: others must end first
+--   t      log tag
+--   p      traceparent
+--   o      another job or run
+--   c y m  code, type and message of its error
+--   a r    arguments and result, if the file asks for them
+--   s      status that a repair gave it
+--   k      in `audit`: how many further lines this event had
+--   h      host of the daemon that the event is about
+--   l      ms since it happened
+-- An entry that an operator's command writes is also in ns:{q}:audit, with the first lines of each event: so the events
+-- of jobs do not push it out.
+-- conf `events`: "<how many are kept> <0|1: with arguments and results>"; missing: the file asks for no events. conf
+-- `told`: how many there were so far
 local EVENTS, AUDIT = ROOT .. ':events', ROOT .. ':audit'
-local events                      -- nil: nobody wants them
--- teller(wanted): made once for a call, and only where somebody wants events
-local function teller(wanted)
+local events                      -- nil: the file asks for no events
+-- make_recorder(wanted): created once in a call, and only if the file asks for events
+local function make_recorder(wanted)
   local most, payload = wanted:match('^(%d+) (%d)')
-  local ENTRY, ENTRY_BYTES = 500, 65536   -- events, and about how many bytes, in one entry
-  local AUDITED, LINES = 2000, 10         -- entries of AUDIT, about; lines of an event in one of them
-  local MESSAGE, PAYLOAD = 1000, 4096     -- bytes of an error's message; of arguments or a result
-  local kinds, lines, by = {}, {}, nil
+  local ENTRY, ENTRY_BYTES = 500, 65536  -- events, and about how many bytes, in one entry
+  local AUDITED, LINES = 2000, 10  -- entries of AUDIT, about; lines of an event in one of them
+  local MESSAGE, PAYLOAD = 1000, 4096  -- bytes of an error's message; of arguments or a result
+  local kinds, lines, actor = {}, {}, nil
   payload = payload == '1'
 
-  -- tell(event, id, task, words): `words`: with a blank in front; nil: none
-  local function tell(event, id, task, words)
+  -- record(event, id, task, words): words: each with a blank before it; nil: none
+  local function record(event, id, task, words)
     local n = #kinds + 1
-    kinds[n], lines[n] = event, word(id) .. ' ' .. word(task) .. (words or '')
+    kinds[n], lines[n] = event, escape(id) .. ' ' .. escape(task) .. (words or '')
   end
-  -- of_header(header): what the producer gave that each event of the job says
-  local function of_header(header)
-    if not header or #header > 65536 or not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
+  -- header_words(header): log tag and traceparent, which each event of the job has
+  local function header_words(header)
+    if not header or #header > 65536 then return '' end
+    if not (header:find('"log_tag"', 1, true) or header:find('"traceparent"', 1, true)) then return '' end
     local good, read = pcall(cjson.decode, header)
     if not good or type(read) ~= 'table' then return '' end
-    return (type(read.log_tag) == 'string' and ' t' .. word(read.log_tag:sub(1, 255)) or '')
-      .. (type(read.traceparent) == 'string' and ' p' .. word(read.traceparent:sub(1, 255)) or '')
+    return (type(read.log_tag) == 'string' and ' t' .. escape(read.log_tag:sub(1, 255)) or '')
+      .. (type(read.traceparent) == 'string' and ' p' .. escape(read.traceparent:sub(1, 255)) or '')
   end
-  -- with(letter, text): arguments or a result
-  local function with(letter, text)
-    return payload and text and ' ' .. letter .. word(text:sub(1, PAYLOAD)) or ''
+  -- payload_word(letter, text): a word with arguments or a result
+  local function payload_word(letter, text)
+    return payload and text and ' ' .. letter .. escape(text:sub(1, PAYLOAD)) or ''
   end
-  -- of_error(raw): an error document
-  local function of_error(raw)
+  -- error_words(raw): the words of an error document
+  local function error_words(raw)
     local good, read = pcall(cjson.decode, raw or '')
     if not good or type(read) ~= 'table' then return '' end
     local said = ''
     for _, name in ipairs({ 'code', 'type', 'message' }) do
       local value, letter = read[name], name == 'type' and 'y' or name:sub(1, 1)
-      if type(value) == 'string' and value ~= '' then said = said .. ' ' .. letter .. word(value:sub(1, letter == 'm' and MESSAGE or 255)) end
+      local most = letter == 'm' and MESSAGE or 255
+      if type(value) == 'string' and value ~= '' then said = said .. ' ' .. letter .. escape(value:sub(1, most)) end
     end
     return said
   end
-  -- about(h): what an event says of any job that was decoded
-  local function about(h)
+  -- job_words(h): the words that each event of a decoded job has
+  local function job_words(h)
     local attempts = count(h.attempts)
-    return (attempts ~= 1 and ' n' .. attempts or '') .. of_header(h.header)
+    return (attempts ~= 1 and ' n' .. attempts or '') .. header_words(h.header)
   end
-  -- job(event, id, h, words): the same with `words` behind it
-  local function job(event, id, h, words) tell(event, id, h.task, about(h) .. (words or '')) end
-  -- enqueued(id, task, header, due, args)
-  local function enqueued(id, task, header, due, args)
-    tell('enqueued', id, task, (due > now and ' u' .. whole(due - now) or '') .. of_header(header) .. with('a', args))
+  -- record_job(event, id, h, words): an event of a decoded job; words: more words
+  local function record_job(event, id, h, words) record(event, id, h.task, job_words(h) .. (words or '')) end
+  local function record_enqueued(id, task, header, due, args)
+    local due_word = due > now and ' u' .. whole(due - now) or ''
+    record('enqueued', id, task, due_word .. header_words(header) .. payload_word('a', args))
   end
-  -- ended(status, id, h, words): `h` has its error or result
-  local function ended(status, id, h, words)
-    job(status, id, h, (words or '') .. (status == 'finished' and with('r', h.result) or of_error(h.error)))
+  -- record_ended(status, id, h, words): h: with its error or result
+  local function record_ended(status, id, h, words)
+    local outcome = status == 'finished' and payload_word('r', h.result) or error_words(h.error)
+    record_job(status, id, h, (words or '') .. outcome)
   end
 
-  -- number_again(count): the counter was lost: it goes on behind the last entry. What is not a stream is put aside
-  local function number_again(count)
+  -- recount(count): the counter was lost: continues behind the last entry. A key that is not a stream is renamed
+  local function recount(count)
     if redis.call('TYPE', EVENTS).ok ~= 'stream' and redis.call('EXISTS', EVENTS) == 1 then
       redis.call('RENAME', EVENTS, EVENTS .. ':broken:' .. whole(now))
     end
@@ -74,15 +90,15 @@ local function teller(wanted)
     redis.call('HSET', CONF, 'told', whole(number))
     return number
   end
-  -- add_entry(first, past, words)
   local function add_entry(first, past, words)
     local size = past - first
     local function added(number)
-      return redis.pcall('XADD', EVENTS, 'MINID', '~', whole(math.max(0, number - most)), whole(number) .. '-' .. size, 'at', whole(now), unpack(words))
+      local oldest, entry = whole(math.max(0, number - most)), whole(number) .. '-' .. size
+      return redis.pcall('XADD', EVENTS, 'MINID', '~', oldest, entry, 'at', whole(now), unpack(words))
     end
     local id = added(redis.call('HINCRBY', CONF, 'told', size))
-    if type(id) == 'table' then added(number_again(size)) end
-    if not by or by:sub(1, 1) ~= '@' then return end
+    if type(id) == 'table' then added(recount(size)) end
+    if not actor or actor:sub(1, 1) ~= '@' then return end
     for i = 4, #words, 2 do
       local at = 0
       for _ = 1, LINES do at = at and words[i]:find('\n', at + 1, true) end
@@ -93,11 +109,11 @@ local function teller(wanted)
     end
     redis.pcall('XADD', AUDIT, 'MAXLEN', '~', AUDITED, '*', 'at', whole(now), unpack(words))
   end
-  -- write(): behind all other writes of the script
+  -- write(): comes after all other writes of the script
   local function write()
     local first = 1
     while kinds[first] do
-      local words, at, bytes = by and { 'by', by } or {}, first, 0
+      local words, at, bytes = actor and { 'by', actor } or {}, first, 0
       while kinds[at] and at - first < ENTRY and bytes < ENTRY_BYTES do
         local from, kind = at, kinds[at]
         repeat
@@ -110,20 +126,21 @@ local function teller(wanted)
     end
     kinds, lines = {}, {}
   end
-  local function set_by(name)
-    if name and name ~= '' then by = name:sub(1, 255) end
+  local function set_actor(name)
+    if name and name ~= '' then actor = name:sub(1, 255) end
   end
 
-  return { tell = tell, job = job, enqueued = enqueued, ended = ended, of_header = of_header, with = with, of_error = of_error, write = write, set_by = set_by }
+  return { record = record, record_job = record_job, record_enqueued = record_enqueued, record_ended = record_ended,
+    header_words = header_words, payload_word = payload_word, write = write, set_actor = set_actor }
 end
--- read_events(wanted, by): what conf says; `by`: who is to be named
-local function read_events(wanted, by)
+-- read_events(wanted, by): wanted: conf `events`; by: who acts
+local function read_events(wanted, actor)
   if wanted then
-    events = teller(wanted)
-    events.set_by(by)
+    events = make_recorder(wanted)
+    events.set_actor(actor)
   end
 end
--- since_claim(h): word of the event with which an attempt ends
+-- since_claim(h): a word of each event that ends an attempt
 local function since_claim(h) return ' b' .. whole(now - (finite(h.started_at) or now)) end
--- asked_by(who): as `by`
-local function asked_by(who) return who and who ~= '' and '@' .. who or nil end
+-- as_operator(who): the name as the field `by` has it
+local function as_operator(who) return who and who ~= '' and '@' .. who or nil end

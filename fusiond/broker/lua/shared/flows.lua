@@ -1,14 +1,14 @@
 -- Runs of flows, each of them in the slot of its flow's queue. (needs now, queue)
--- ns:{q}:flow:<id>       HASH  the run; flow_records.py has the fields. `t <step>`: how many jobs the step has in all
---                              `f <step>`, `x <step>`, `c <step>`: how many of them have finished, failed, were canceled
+-- ns:{q}:flow:<id>       HASH  the run; flow_records.py has the fields. `t <step>`: how many jobs the step has
+--                              `f <step>`, `x <step>`, `c <step>`: how many of them finished, failed, were canceled
 -- ns:{q}:flow:<id>/ends  HASH  <step>.<number of the job> -> "<round> <f | x | c> <raw result, or why it failed>"
--- ns:{q}:flows           ZSET  run -> the time from which it may be dropped, ms; a run that goes on has none: +inf
--- ns:{q}:advance         ZSET  run that can go a step further -> when somebody is to do so, ms
-local can_advance = false         -- a run can, by what this call has done
+-- ns:{q}:flows           ZSET  run -> the time from which it may be deleted, ms; a run that has not ended: +inf
+-- ns:{q}:advance         ZSET  run that is to be advanced -> when, ms
+local can_advance = false         -- this call has made it possible to advance a run
 local FLOW, FLOWS, ADVANCE = ROOT .. ':flow:', ROOT .. ':flows', ROOT .. ':advance'
--- end_of_step(id, step, n, round, letter, payload): a job of a step has ended. What was told before changes nothing, nor does what an
--- earlier round tells late. The last job of a step has the run advanced, and the version changed, so that a state that was worked out
--- without this end is not written.
+-- end_of_step(id, step, n, round, letter, payload): a job of a step has ended. A repeat changes nothing, nor does the
+-- end of a job of an earlier round. After the last job of a step the run is to be advanced, and its version is changed,
+-- so that nobody writes a state that was computed without this end.
 local function end_of_step(id, step, n, round, letter, payload)
   local run, field = FLOW .. id, step .. '.' .. n
   local total = tonumber(redis.call('HGET', run, 't ' .. step))
@@ -23,7 +23,7 @@ local function end_of_step(id, step, n, round, letter, payload)
   redis.call('ZADD', ADVANCE, now, id)
   can_advance = true
 end
--- drop_runs(limit): forgets runs that ended long ago; their records have expired.
+-- drop_runs(limit): deletes the entries of runs that ended long ago; their records have expired
 local function drop_runs(limit)
   local gone = redis.call('ZRANGEBYSCORE', FLOWS, '-inf', now, 'LIMIT', 0, limit)
   if #gone > 0 then redis.call('ZREM', FLOWS, unpack(gone)) end

@@ -1,17 +1,19 @@
--- What a job means for other queues, as when it ends. (needs now, queue, many, job, line_up)
--- A script touches one queue only, so what it has for another one goes to the outbox of its own queue, in the same moment as its cause. From there
--- dispatchers and sweeps bring it (outbox.lua, deliver.lua).
+-- What a job causes in other queues, for example when it ends. (needs now, queue, batches, job, ready)
+-- A script touches one queue only. What it has for another queue it puts into the outbox of its own queue, together
+-- with its other writes. Dispatchers and sweeps deliver the outbox (outbox.lua, deliver.lua).
 -- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far
--- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of texts: its kind, then what the
---                               function of that name in deliver.lua is called with
--- A number is above all that were given to the target before, and never below the clock: a Redis that came back with less gives none twice.
--- What a job's `follow` says, a letter for each:
+-- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of
+--                               texts: its kind, then the arguments of the function of that name in deliver.lua
+-- A number is above all earlier numbers of the target, and never below the clock: a Redis that has lost data gives no
+-- number twice. A job's field `follow` has these letters:
 --   s, f  its header has a callback for its success, for its failure
---   c     other jobs wait for it: ns:{q}:children:<id>      d  it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
-local has_posted = false          -- something is in the outbox that this call has put there, or another one whose reply may be lost
-local announces = true            -- whether the dispatchers of this queue are to be told; a script whose reply says it needs no message
+--   c     other jobs wait for it: ns:{q}:children:<id>
+--   d     it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
+-- this call has put something into the outbox, or an earlier one whose reply may be lost
+local has_posted = false
+local announces = true            -- whether to publish that the outbox has entries; not if the script's reply says so
 local posted = {}                 -- target -> {entry, …}
--- post(target, kind, …): has `write_posted` put an entry into the outbox; each value is a text
+-- post(target, kind, …): notes an entry, which `write_posted` puts into the outbox; each value is a text
 local function post(target, ...)
   posted[target] = posted[target] or {}
   add(posted[target], cmsgpack.pack({ ... }))
@@ -23,35 +25,35 @@ local function write_posted()
     local last = math.max(tonumber(redis.call('HGET', outbox, target)) or 0, now * 1000)
     for i, entry in ipairs(list) do list[i] = whole(last + i) .. ' ' .. entry end
     redis.call('HSET', outbox, target, whole(last + #list))
-    many('RPUSH', outbox .. ':' .. target, list)
+    call_in_batches('RPUSH', outbox .. ':' .. target, list)
   end
   if announces and next(posted) then redis.pcall('PUBLISH', WAKE, 'outbox') end
   posted = {}
 end
 
--- why(raw): of an error document, its code and message
-local function why(raw)
+-- error_text(raw): code and message of an error document
+local function error_text(raw)
   local good, found = pcall(cjson.decode, raw or '')
   if not good or type(found) ~= 'table' then return 'it failed' end
   local said = tostring(found.code) .. ': ' .. tostring(found.message)
   return said:sub(1, 500)
 end
--- tell_run(status, h): a job that is a step of a flow has ended; its run is told. The field is "<queue of the run> <run> <step> <number> <round>
--- <1: its result is needed>"
+-- notify_run(status, h): a job that is a step of a flow has ended: tells the run. The field `flow` is "<queue of the
+-- run> <run> <step> <number> <round> <1: its result is needed>"
 local LETTER = { finished = 'f', failed = 'x', canceled = 'c' }
-local function tell_run(status, h)
+local function notify_run(status, h)
   local target, run, step, n, round, keep = h.flow:match('^(%S+) (%S+) (%S+) (%d+) (%d+) (%d)$')
   if not target then return end
-  local payload = status ~= 'finished' and why(h.error) or keep == '1' and h.result or ''
+  local payload = status ~= 'finished' and error_text(h.error) or keep == '1' and h.result or ''
   post(target, 'step_end', run, step, n, round, LETTER[status], payload)
 end
 
--- follower(): what follows is made once for a call, and only where a job has something that follows it
-local function follower()
-  local LARGEST = 65536             -- bytes of a value that a callback is given
+-- make_follower(): created once in a call, and only if a job causes something in another queue
+local function make_follower()
+  local LARGEST = 65536           -- bytes of a value that a callback gets
   local CALLBACK = { finished = 's', failed = 'f' }
 
-  -- string_end(raw, at): of JSON, where the text ends that begins there
+  -- string_end(raw, at): where the JSON string ends that begins there
   local function string_end(raw, at)
     repeat
       at = raw:find('["\\]', at + 1)
@@ -59,8 +61,8 @@ local function follower()
       at = at + 1
     until false
   end
-  -- behind(raw, at): the place behind the value that begins there. Raises an error where that is no JSON
-  local function behind(raw, at)
+  -- value_end(raw, at): the first byte after the value that begins there. Raises an error if it is not JSON
+  local function value_end(raw, at)
     local first, depth = raw:byte(at), 0
     if first == 34 then return string_end(raw, at) + 1 end
     if first ~= 91 and first ~= 123 then return raw:find('[%s,%]}]', at) or #raw + 1 end
@@ -72,7 +74,8 @@ local function follower()
     until depth == 0
     return at
   end
-  -- members(raw): the values of a list, or of an object by its names, as they came: what cjson decodes must not be encoded again
+  -- members(raw): the values of a list or object, unchanged, by index or name: what cjson has decoded must not be
+  -- encoded again
   local function members(raw)
     local found, at = {}, raw:find('[%[{]') + 1
     local is_object = raw:byte(at - 1) == 123
@@ -85,13 +88,13 @@ local function follower()
         name = cjson.decode('[' .. raw:sub(at, past - 1) .. ']')[1]
         at = raw:find('[^%s:]', past)
       end
-      local past = behind(raw, at)
+      local past = value_end(raw, at)
       found[name] = raw:sub(at, past - 1)
       at = past
     until false
   end
 
-  -- arguments(id, h): args and kwargs of a job as raw JSON; nil where they are too large
+  -- arguments(id, h): args and kwargs of a job as raw JSON; nil: they are too large
   local function arguments(id, h)
     if tonumber(h.large or #h.args) > LARGEST or not with_args(id, h) then return nil end
     local good, found = pcall(members, h.args)
@@ -99,42 +102,44 @@ local function follower()
     return found[1] or found.args or '[]', found[2] or found.kwargs or '{}'
   end
 
-  -- event(id, status, h): what a callback is called with, as JSON
-  local function event(id, status, h)
+  -- callback_event(id, status, h): the argument of a callback, as JSON
+  local function callback_event(id, status, h)
     local args, kwargs = arguments(id, h)
     local truncated, parts = args == nil, {}
-    local function give(name, value)
+    local function add_value(name, value)
       if value and #value > LARGEST then truncated, value = true, nil end
       add(parts, '"' .. name .. '":' .. (value or 'null'))
     end
     for _, name in ipairs({ 'id', 'queue', 'task', 'status' }) do
-      give(name, cjson.encode(({ id = id, queue = ROOT:match('{(.*)}$'), task = h.task, status = status })[name]))
+      add_value(name, cjson.encode(({ id = id, queue = ROOT:match('{(.*)}$'), task = h.task, status = status })[name]))
     end
-    give('args', args)
-    give('kwargs', kwargs)
-    give('result', status == 'finished' and h.result)
-    give('error', status ~= 'finished' and h.error)
-    give('attempts', whole(count(h.attempts)))
-    give('created_at', ('%.3f'):format((finite(h.created_at) or now) / 1000))
-    give('ended_at', ('%.3f'):format(now / 1000))
-    give('truncated', tostring(truncated))
+    add_value('args', args)
+    add_value('kwargs', kwargs)
+    add_value('result', status == 'finished' and h.result)
+    add_value('error', status ~= 'finished' and h.error)
+    add_value('attempts', whole(count(h.attempts)))
+    add_value('created_at', ('%.3f'):format((finite(h.created_at) or now) / 1000))
+    add_value('ended_at', ('%.3f'):format(now / 1000))
+    add_value('truncated', tostring(truncated))
     return '{' .. table.concat(parts, ',') .. '}'
   end
 
-  -- call_back(id, status, h): posts the job of the callback; its id is the same whoever ends this job in this moment
-  local function call_back(id, status, h)
+  -- post_callback(id, status, h): posts the job of the callback. Its id depends only on this job and the time
+  local function post_callback(id, status, h)
     local good, header = pcall(cjson.decode, h.header or '')
     local wanted = good and (header.follow or {})[status == 'finished' and 'on_success' or 'on_failure']
-    if type(wanted) ~= 'table' or type(wanted.queue) ~= 'string' or not wanted.queue:find('^[%w_.:@-]+$') then return end
-    local body = '"event":' .. event(id, status, h)
-    if wanted.url then body = '"url":' .. cjson.encode(wanted.url) .. ',"body":{' .. body .. '},"allow_private":true' end
+    if type(wanted) ~= 'table' or type(wanted.queue) ~= 'string'
+      or not wanted.queue:find('^[%w_.:@-]+$') then return end
+    local body = '"event":' .. callback_event(id, status, h)
+    local url = wanted.url and cjson.encode(wanted.url)
+    if url then body = '"url":' .. url .. ',"body":{' .. body .. '},"allow_private":true' end
     local name = 'cb-' .. redis.sha1hex(ROOT .. ' ' .. id .. ' ' .. whole(now)):sub(1, 24)
-    post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', whole(count(wanted.priority)), whole(count(wanted.expires)),
-      wanted.unique or '')
+    local priority, expires = whole(count(wanted.priority)), whole(count(wanted.expires))
+    post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', priority, expires, wanted.unique or '')
   end
 
-  -- tell_children(id, status): posts to each job that waits for this one that it has ended
-  local function tell_children(id, status)
+  -- notify_children(id, status): tells each job that waits for this one that it has ended
+  local function notify_children(id, status)
     local key, first = ROOT .. ':children:' .. id, 0
     repeat
       local page = redis.call('LRANGE', key, first, first + 999)
@@ -148,17 +153,17 @@ local function follower()
   end
 
   return function(id, status, h)
-    if h.follow:find('c') then tell_children(id, status) end
+    if h.follow:find('c') then notify_children(id, status) end
     if h.follow:find('d') then
       redis.call('DEL', ROOT .. ':parents:' .. id)
       redis.call('ZREM', ROOT .. ':expiring', id)
     end
-    if CALLBACK[status] and h.follow:find(CALLBACK[status]) then call_back(id, status, h) end
+    if CALLBACK[status] and h.follow:find(CALLBACK[status]) then post_callback(id, status, h) end
   end
 end
-local follow_up
--- follow(id, status, h): the job has ended, and its fields say what follows
-local function follow(id, status, h)
-  follow_up = follow_up or follower()
-  follow_up(id, status, h)
+local handler
+-- follow_up(id, status, h): the job has ended: does what its field `follow` says
+local function follow_up(id, status, h)
+  handler = handler or make_follower()
+  handler(id, status, h)
 end

@@ -1,14 +1,13 @@
--- How many jobs may begin in a time: GCRA, by the clock of Redis. (needs now, queue)
--- A key holds one time, ms: when all that was spent would be spent at the even rate. It is never later than a burst from now, so that neither
--- a clock that is put back nor a smaller burst stops anything for longer.
+-- How many jobs may begin in a period: GCRA, by the clock of Redis. (needs now, queue)
+-- A key holds one time, ms: when the tokens that were spent will have come back at the even rate. It is never later
+-- than a burst from now. So neither a clock that is put back nor a smaller burst stops jobs for longer.
 local RATE = ROOT .. ':rate'
-local made_rates
--- rates(): made once for a call, and only where there is a rate
+local rates_of_call
+-- rates(): created once in a call, and only if there is a rate
 local function rates()
-  if made_rates then return made_rates end
+  if rates_of_call then return rates_of_call end
   local MOMENT = time[1] * 1000 + time[2] / 1000
-  local SHORTEST_PAUSE = 25         -- ms; a dispatcher that waits for tokens comes back for several where they come fast
-  -- spend(key, spent): writes the time that the key is to hold
+  local SHORTEST_PAUSE = 25       -- ms; if tokens come fast, a dispatcher comes back for several at once
   local function spend(key, spent)
     redis.call('SET', key, ('%.6f'):format(spent), 'PX', whole(math.max(1, math.ceil(spent - MOMENT))))
   end
@@ -21,10 +20,10 @@ local function rates()
     end
     return math.max(0, math.floor(burst - (spent - MOMENT) / every + 1e-3)), spent
   end
-  -- until_next(spent, every, burst): ms until it is worth to ask again
+  -- until_next(spent, every, burst): ms until the next request is worth it
   local function until_next(spent, every, burst)
     return math.ceil(math.max(spent - MOMENT - (burst - 1) * every, math.min(SHORTEST_PAUSE, burst * every / 2)))
   end
-  made_rates = { tokens = tokens, spend = spend, until_next = until_next }
-  return made_rates
+  rates_of_call = { tokens = tokens, spend = spend, until_next = until_next }
+  return rates_of_call
 end

@@ -1,6 +1,6 @@
--- room(): how many more jobs may wait in the queue. Held jobs wait, too. Reads by what the queue is fair, what does not belong into
--- it, and whether events are wanted, in the same command. (needs queue, turns, events)
-local elsewhere                   -- JSON: task with a limit -> the queue that it lives in; nil: each lives in this one
+-- room(): how many more jobs may wait in the queue. Held jobs wait, too. The same command also reads `fair_by`, which
+-- tasks are elsewhere, and whether the file asks for events. (needs queue, turns, events)
+local elsewhere                   -- JSON: task with a limit -> its queue; nil: all are in this queue
 local function room()
   local conf = redis.call('HMGET', CONF, 'max_length', 'limits', 'fair', 'elsewhere', 'events', 'held_tasks')
   read_turns(conf[3])
@@ -8,5 +8,6 @@ local function room()
   elsewhere = conf[4]
   local most = tonumber(conf[1])
   if not most then return math.huge end
-  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED) - ((conf[2] or conf[6]) and redis.call('ZCARD', ROOT .. ':held') or 0)
+  return most - redis.call('ZCARD', QUEUE) - redis.call('ZCARD', SCHEDULED)
+    - ((conf[2] or conf[6]) and redis.call('ZCARD', ROOT .. ':held') or 0)
 end

@@ -1,21 +1,20 @@
--- store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow): a new job, ready at its score or scheduled for its time;
--- header: empty where it has none; unique, follow, flow: these fields, where it has a lock or callbacks, or is a step of a flow; has_place: the
--- score is a place that another job had.
--- `line_up` writes it. (needs now, queue, text, events, line_up)
-local function store(id, task, args, score, due, header, expires_at, unique, follow, has_place, flow)
-  if events then events.enqueued(id, task, header, due, args) end
+-- store(id, task, args, score, due, header, expires_at, unique, follow, keeps_score, flow): a new job, ready with its
+-- score or scheduled for its time. header: may be empty; unique, follow, flow: these fields, or nil; keeps_score: it
+-- gets the score that another job had. `write_ready` writes it. (needs now, queue, text, events, ready)
+local function store(id, task, args, score, due, header, expires_at, unique, follow, keeps_score, flow)
+  if events then events.record_enqueued(id, task, header, due, args) end
   local words, is_large = expires_at and ' x' .. whole(expires_at - now) or '', #args >= LARGE
-  if unique then words = words .. ' y' .. word(unique) end
+  if unique then words = words .. ' y' .. escape(unique) end
   if follow then words = words .. ' f' .. follow end
-  if flow then words = words .. ' g' .. word(flow) end
+  if flow then words = words .. ' g' .. escape(flow) end
   if due > now then
-    -- the score waits with the job for its priority; the place in the row is given when the job comes due
+    -- the job keeps the score for its priority; it gets another sequence number when it is due
     words = words .. ' s' .. whole(score)
-    add(later_on, due, id)
-  elseif has_place then
-    return_to_row(id, score)
+    add(scheduled, due, id)
+  elseif keeps_score then
+    return_to_ready(id, score)
   else
-    enter_row(id, score, args)
+    make_ready(id, score, args)
   end
   if is_large then
     add(stored, JOB .. id .. ARGS, args)

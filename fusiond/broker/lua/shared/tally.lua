@@ -1,46 +1,50 @@
--- Counters of what becomes of jobs; kept only where the file says `metrics: true`. (needs now, queue)
+-- Counters of what happens to jobs; kept only if the file says `metrics: true`. (needs now, queue)
 --
--- ns:{q}:metrics          HASH  <name> <task> -> number, of all time
+-- ns:{q}:metrics          HASH  <name> <task> -> number, since the beginning
 -- ns:{q}:metrics:minutes  HASH  <name> <epoch minute> -> number, of all tasks together, of the last 120 minutes
 --
 -- The names:
---   f x c  jobs that finished, failed, were canceled · r s l g  attempts after which the job goes on: retry, snoozed, released, rescued
---   k      crashes · h  how often a limit has held a job
---   R W    µs that attempts ran, and that their jobs had waited · R<n> W<n>  attempts in the n-th bucket, from 0 (counters.py has the limits)
+--   f x c      jobs that finished, failed, were canceled
+--   r s l g    attempts that did not end their job: retry, snoozed, released, rescued
+--   k          crashes
+--   h          how often a limit has held a job
+--   R W        µs that attempts ran, and that their jobs had waited
+--   R<n> W<n>  attempts in the n-th bucket, from 0 (counters.py has the limits)
 
--- tallies(): made at first use, so that a call that counts nothing pays for nothing
+-- tallies(): created at the first use
 local function tallies()
   local TOTALS, MINUTES = ROOT .. ':metrics', ROOT .. ':metrics:minutes'
-  local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000   -- ms
-  local MOST_FIELDS = 10000         -- of TOTALS, about 500 tasks; more are counted together: anybody may push jobs of any name
+  local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000  -- ms
+  -- of TOTALS, about 500 tasks; more share one name, as anybody may push jobs of any name
+  local MOST_FIELDS = 10000
   local OTHERS = '(other)'
-  local INSTEAD = { [3] = 'x', [4] = 'c' }
-  local sums = {}                   -- task -> name -> number
+  local CODE_OF_REPLY = { [3] = 'x', [4] = 'c' }
+  local sums = {}                 -- task -> name -> number
 
   local function count_up(task, name, number)
     sums[task] = sums[task] or {}
     sums[task][name] = (sums[task][name] or 0) + number
   end
-  -- increase(key, name, of, number): a key or field of another type, which another program has written, is left alone
+  -- increase(key, name, of, number): does not change a key or field of another type, which another program has written
   local function increase(key, name, of, number)
     if number ~= 0 then redis.pcall('HINCRBY', key, name .. ' ' .. of, number) end
   end
-  -- is_known(task): whether something of it is counted already
+  -- is_known(task): whether it has a counter
   local function is_known(task)
     for _, name in ipairs({ 'f', 'x', 'c', 'r', 's', 'l', 'g', 'h' }) do
       if redis.call('HEXISTS', TOTALS, name .. ' ' .. task) == 1 then return true end
     end
   end
-  -- drop_old(minute): once a minute; both keys are kept on
+  -- drop_old(minute): once a minute; also extends the lives of both keys
   local function drop_old(minute)
     for _, field in ipairs(redis.call('HKEYS', MINUTES)) do
-      if (tonumber(field:match(' (%d+)$')) or 0) <= minute - MINUTES_KEPT / 60000 then redis.call('HDEL', MINUTES, field) end
+      local minute_of_field = tonumber(field:match(' (%d+)$')) or 0
+      if minute_of_field <= minute - MINUTES_KEPT / 60000 then redis.call('HDEL', MINUTES, field) end
     end
     redis.call('PEXPIRE', TOTALS, TOTALS_KEPT)
     redis.call('PEXPIRE', MINUTES, MINUTES_KEPT)
   end
 
-  -- write_sums(): adds what was counted to what is stored
   local function write_sums()
     if not next(sums) then return end
     local minute, all = math.floor(now / 60000), {}
@@ -57,9 +61,10 @@ local function tallies()
     if nth == 1 then drop_old(minute) end
   end
 
-  -- outcomes(at, replies, is_stale): what settle.lua has settled. ARGV from `at`: 6 bytes for each outcome, which tell letter, crash, task and
-  -- buckets; the two times of each; then name and sum of both times of each task. Most outcomes of a batch are alike, and are counted together
-  local function outcomes(at, replies, is_stale)
+  -- count_outcomes(at, replies, is_stale): the outcomes that settle.lua has settled. ARGV from `at`: 6 bytes for each
+  -- outcome, which are letter, crash, task and buckets; the two times of each; then name and sums of both times of each
+  -- task. Most outcomes of a batch have the same 6 bytes, and are counted together
+  local function count_outcomes(at, replies, is_stale)
     local codes, times, alike = ARGV[at], ARGV[at + 1], {}
     local function task_of(code) return ARGV[at + 2 + 3 * struct.unpack('<H', code, 3)] end
     for task = at + 2, #ARGV, 3 do
@@ -73,7 +78,7 @@ local function tallies()
         count_up(task_of(code), 'R', -run)
         count_up(task_of(code), 'W', -wait)
       else
-        if INSTEAD[reply] then code = INSTEAD[reply] .. code:sub(2) end
+        if CODE_OF_REPLY[reply] then code = CODE_OF_REPLY[reply] .. code:sub(2) end
         alike[code] = (alike[code] or 0) + 1
       end
     end
@@ -90,22 +95,23 @@ local function tallies()
     if next(alike) then write_sums() end
   end
 
-  -- chores(told, held): what a claim has rescued or ended (rescue.lua has the form), and the tasks of the jobs that limits have held in it
-  local function chores(told, held)
-    for i = 1, #told, 9 do
-      local code = told[i + 2]
+  -- count_reclaimed(reclaimed, held): the jobs that a claim has rescued or ended, as rescue.lua reports them, and the
+  -- tasks of the jobs that limits have held in it
+  local function count_reclaimed(reclaimed, held)
+    for i = 1, #reclaimed, 9 do
+      local code = reclaimed[i + 2]
       if code ~= 'BROKEN' then
-        count_up(told[i + 1]:sub(1, 255), code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x', 1)
+        count_up(reclaimed[i + 1]:sub(1, 255), code == 'RESCUED' and 'g' or code == 'CANCELED' and 'c' or 'x', 1)
       end
     end
     for _, task in ipairs(held) do count_up(task:sub(1, 255), 'h', 1) end
     write_sums()
   end
-  -- jobs(list): task, letter, …
-  local function jobs(list)
+  -- count_ended(list): list: task, letter, …
+  local function count_ended(list)
     for i = 1, #list, 2 do count_up(list[i]:sub(1, 255), list[i + 1], 1) end
     write_sums()
   end
 
-  return { outcomes = outcomes, chores = chores, jobs = jobs }
+  return { count_outcomes = count_outcomes, count_reclaimed = count_reclaimed, count_ended = count_ended }
 end

@@ -1,17 +1,18 @@
--- The text of a new job, as job.lua reads it. (needs now)
-local LARGE, ARGS = 1024, '/args' -- bytes
--- word(value): any text as one word; a blank is a plus
-local function word(value)
+-- The text of a new job, in the format of job.lua. (needs now)
+local LARGE, ARGS = 1024, '/args'  -- bytes
+-- escape(value): any text as one word; a blank becomes a plus
+local function escape(value)
   if type(value) == 'number' then return whole(value) end
   if not value:find('[^%w_.:,-]') then return value end
   return (value:gsub('[^%w_.:, -]', function(other) return ('%%%02X'):format(other:byte()) end):gsub(' ', '+'))
 end
--- unword(text): what `word` was given
-local function unword(text)
+-- unescape(text): the reverse of `escape`
+local function unescape(text)
   if not text:find('[+%%]') then return text end
   return (text:gsub('+', ' '):gsub('%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
 end
--- new_text(task, header, args, words): `words`: the lengths of what follows apart, and what its state says beside its creation and these lengths
+-- new_text(task, header, args, words): words: the length of large arguments, then the words of its state that follow
+-- `c` and `l`
 local CREATED = 'c' .. whole(now) .. ' l'
 local function new_text(task, header, args, words)
   return CREATED .. #task .. ',' .. #header .. words .. '\n' .. task .. '\n' .. header .. '\n' .. args

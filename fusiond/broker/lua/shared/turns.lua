@@ -1,20 +1,24 @@
--- Fairness: the tenants of a queue with `fair_by` take turns in each priority's row. (needs queue, score, many, line_up, by)
--- A tenant is the jobs with the same values of these arguments; the jobs that lack one of them are a tenant, too. The place of a job in the row
--- is its turn: the one behind its tenant's last, or the one that the row is at, if that is later. So a tenant has one job in each turn.
--- A turn is never above the arrivals so far, as each arrival adds one turn at most. So turns stay in the band of their priority, and a job that
--- has its arrival as its place is behind all others.
--- conf `fair`     the arguments, with a comma between them
--- ns:{q}:tenants  ZSET  "<priority>" -> the turn that the row is at: that of the job that was claimed last, or the next one, if no other job has it
---                       · "<priority> <values>" -> the last turn of that tenant; both as scores of the row. A tenant that is behind is forgotten
+-- Fairness: in a queue with `fair_by` the tenants take turns within each priority. (needs queue, score, batches, ready,
+-- argument_values)
+-- A tenant is the jobs with the same values of these arguments; the jobs that lack one of them are a tenant, too. The
+-- sequence number in a job's score is its turn: the turn after its tenant's last one, or the current turn, if that is
+-- later. So a tenant has one job in each turn. A turn is never above the number of arrivals so far, as each arrival
+-- adds one turn at most. So turns stay in the band of their priority, and a job with its arrival as sequence number is
+-- behind all others.
+-- conf `fair`     the arguments, separated by commas
+-- ns:{q}:tenants  ZSET  "<priority>" -> the current turn: that of the job claimed last, or the next one if no other job
+--                       has it
+--                       "<priority> <values>" -> the last turn of that tenant; both are scores
+-- Tenants whose last turn is before the current one are deleted.
 local TENANTS = ROOT .. ':tenants'
--- turn_taker(by): made once for a call, and only where the queue has tenants
-local function turn_taker(by)
-  local known, changed, reached = {}, {}, {}  -- member -> score or false · {score, member, …} · member -> score
-  local value = values()
+-- make_turns(by): created once in a call, and only if the queue has tenants
+local function make_turns(by)
+  local known, changed, claimed_up_to = {}, {}, {}  -- member -> score or false · {score, member, …} · member -> score
+  local values = argument_values()
 
-  -- tenant_of(args): the values; empty for a job that lacks one, or has one of another kind
+  -- tenant_of(args): the values; empty: the job lacks one, or one has another type
   local function tenant_of(args)
-    local good, found = pcall(value.of_body, by, args)
+    local good, found = pcall(values.of_body, by, args)
     return good and found or ''
   end
 
@@ -23,51 +27,52 @@ local function turn_taker(by)
     add(changed, whole(score), member)
   end
 
-  -- take(score, args): the turn of a job that would be there by its arrival, as a score
-  local function take(score, args)
+  -- assign(score, args): the turn of a job, as a score; score: the one that its arrival gives it
+  local function assign(score, args)
     score = tonumber(score)
     local first = score - score % BAND
-    local row = whole(255 - first / BAND)
-    local tenant = row .. ' ' .. tenant_of(args)
+    local priority = whole(255 - first / BAND)
+    local tenant = priority .. ' ' .. tenant_of(args)
     if known[tenant] == nil then
-      local scores = redis.call('ZMSCORE', TENANTS, row, tenant)
-      if known[row] == nil then known[row] = finite(scores[1]) or false end
+      local scores = redis.call('ZMSCORE', TENANTS, priority, tenant)
+      if known[priority] == nil then known[priority] = finite(scores[1]) or false end
       known[tenant] = finite(scores[2]) or false
     end
-    if not known[row] then set(row, score) end
+    if not known[priority] then set(priority, score) end
     local last = known[tenant] or first - 1
-    local turn = math.min(math.max(first, known[row], last + 1), score)
+    local turn = math.min(math.max(first, known[priority], last + 1), score)
     if turn > last then set(tenant, turn) end
     return whole(turn)
   end
 
-  -- reach(popped, count): a claim has taken the first `count` words of {id, score, …}
-  local function reach(popped, count)
+  -- note_claimed(popped, count): a claim has taken the first `count` words of {id, score, …}
+  local function note_claimed(popped, count)
     local before
     for i = count, 2, -2 do
       local score = finite(popped[i])
-      local row = score and math.floor(score / BAND)
-      if row and row ~= before then
-        before, row = row, whole(255 - row)
-        reached[row] = math.max(reached[row] or 0, score)
+      local priority = score and math.floor(score / BAND)
+      if priority and priority ~= before then
+        before, priority = priority, whole(255 - priority)
+        claimed_up_to[priority] = math.max(claimed_up_to[priority] or 0, score)
       end
     end
   end
 
-  -- write(): what the above has noted; forgets the tenants that are behind. A turn of which no job is left is over, and the next one begins
+  -- write(): writes the noted turns, deletes the tenants that are behind. If no job of the current turn is left, the
+  -- next one begins
   local function write()
-    many('ZADD', TENANTS, changed)
-    for row, score in pairs(reached) do
+    call_in_batches('ZADD', TENANTS, changed)
+    for priority, score in pairs(claimed_up_to) do
       local turn = whole(score)
       if redis.call('ZCOUNT', QUEUE, turn, turn) == 0 then turn = whole(score + 1) end
-      redis.call('ZADD', TENANTS, 'GT', turn, row)
+      redis.call('ZADD', TENANTS, 'GT', turn, priority)
       redis.call('ZREMRANGEBYSCORE', TENANTS, whole(score - score % BAND), '(' .. turn)
     end
-    changed, reached = {}, {}
+    changed, claimed_up_to = {}, {}
   end
 
-  return { take = take, tenant_of = tenant_of, reach = reach, write = write }
+  return { assign = assign, tenant_of = tenant_of, note_claimed = note_claimed, write = write }
 end
 local function read_turns(by)
-  if by and not turns then turns = turn_taker(by) end
+  if by and not turns then turns = make_turns(by) end
 end

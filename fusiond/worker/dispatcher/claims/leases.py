@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: s
 LEASE, RENEW, MARGIN = 15.0, 5.0, 2.0
 LEASE_MS = int(LEASE * 1000)
-#: s; the first lease of a job that an enqueue has claimed, as give.lua has it, and how long it is trusted
+#: s; the first lease of a job that an enqueue has claimed, as claim_on_enqueue.lua has it, and how long it is trusted
 FIRST_LEASE, FIRST_TRUST = 6.0, 5.0
 #: s; the greatest age at which such a job is handed to a child; from then to the first renewal
 LATEST_BEGIN, FIRST_RENEWAL = 0.5, 0.1

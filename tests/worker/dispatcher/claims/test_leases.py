@@ -11,6 +11,9 @@ FREEZE = 4.0
 
 def test_a_first_lease_is_trusted_for_longer_than_everything_may_stand_still():
     """As late as the job may begin, it is renewed in time; and who gives it up does so before its lease is over."""
-    assert f"FIRST_LEASE, LARGEST_GIVEN = {FIRST_LEASE * 1000:.0f}, " in (script._LUA / "shared/give.lua").read_text()
+    assert (
+        f"FIRST_LEASE, LARGEST_GIVEN = {FIRST_LEASE * 1000:.0f}, "
+        in (script._LUA / "shared/claim_on_enqueue.lua").read_text()
+    )
     assert LATEST_BEGIN + PENDING + FIRST_RENEWAL + FREEZE < FIRST_TRUST
     assert FIRST_TRUST + 2 * WATCH + _LOST_LINGER / 1e9 < FIRST_LEASE
