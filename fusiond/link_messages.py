@@ -1,8 +1,9 @@
 """
 What a program of the daemon and the supervisor say to each other: one JSON object in each packet of the program's link.
 
-`Report` is what a program says, `Command` what it is told. Both sides are of one version, and leave out what they do
-not know.
+`Report` is what a program says, `Command` what it is told. A program that the program server forks is of the daemon's
+version. If that server has ended, a program is a new interpreter: after an upgrade in place it may be newer than its
+daemon. So each side ignores, or logs, a message that it does not know.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
-# -- of a program. The key `is` is a word of the language, so these are not written as classes -------------------------
+# -- of a program ------------------------------------------------------------------------------------------------------
 
 #: it serves
 Ready = TypedDict("Ready", {"is": Literal["ready"]})
@@ -34,61 +35,21 @@ Report = Ready | Failed | Applied | Shortfall | Loaded | Busy | Scaled | Alive |
 
 # -- of the supervisor -------------------------------------------------------------------------------------------------
 
-
-class Apply(TypedDict):
-    """Change in place to this snapshot, a path, and answer with `applied`."""
-
-    do: Literal["apply"]
-    snapshot: str
-    generation: int
-
-
-class Go(TypedDict):
-    """A group that was on trial begins to claim."""
-
-    do: Literal["go"]
-
-
-class Leave(TypedDict):
-    """Leave so many slots to jobs of the group's former generation."""
-
-    do: Literal["leave"]
-    slots: int
-
-
-class Claims(TypedDict):
-    """Claim jobs, or none from now on."""
-
-    do: Literal["claims"]
-    on: bool
-
-
-class Drain(TypedDict):
-    """Begin nothing more, and end with the last job."""
-
-    do: Literal["drain"]
-
-
-class Answer(TypedDict):
-    """Say that you are alive, and whether you can serve; `n`: of the question."""
-
-    do: Literal["answer"]
-    n: int
-
-
-class DaemonEvent(TypedDict):
-    """What has happened, in a word and in a sentence, and who asked for it."""
-
-    event: str
-    message: str
-    who: str
-
-
-class Tell(TypedDict):
-    """An event is to be told: one in the spool, or this one, which could not be written there."""
-
-    do: Literal["tell"]
-    event: NotRequired[DaemonEvent]
-
+#: change in place to this snapshot, a path, and answer with `applied`
+Apply = TypedDict("Apply", {"do": Literal["apply"], "snapshot": str, "generation": int})
+#: a group that was on trial begins to claim
+Go = TypedDict("Go", {"do": Literal["go"]})
+#: leave so many slots to jobs of the group's former generation
+Leave = TypedDict("Leave", {"do": Literal["leave"], "slots": int})
+#: claim jobs, or none from now on
+Claims = TypedDict("Claims", {"do": Literal["claims"], "on": bool})
+#: begin nothing more, and end with the last job
+Drain = TypedDict("Drain", {"do": Literal["drain"]})
+#: say that you are alive, and whether you can serve; `n`: of the question
+Answer = TypedDict("Answer", {"do": Literal["answer"], "n": int})
+#: what has happened, in a word and in a sentence, and who asked for it
+DaemonEvent = TypedDict("DaemonEvent", {"event": str, "message": str, "who": str})
+#: an event is to be told: one in the spool, or this one, which could not be written there
+Tell = TypedDict("Tell", {"do": Literal["tell"], "event": NotRequired[DaemonEvent]})
 
 Command = Apply | Go | Leave | Claims | Drain | Answer | Tell

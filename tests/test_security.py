@@ -214,16 +214,6 @@ def test_no_forged_key_ends_a_command_or_a_producer_in_a_traceback(desk, command
             assert "\n" not in str(error)  # noqa: PT017 - whether it raises is not the promise
 
 
-def test_a_forged_state_of_a_cron_entry_is_one_sentence(desk):
-    """What no verb has written is an error that the scheduler logs and leaves alone for a while, not its end."""
-    desk.run(plain(as_is, "HSET", "fusion:cron", "nightly last", "yesterday"))
-    state = desk.verbs.cron_state("nightly")
-    with pytest.raises(BrokerError, match="another program"):
-        desk.run(state)
-    [answer] = desk.connection.run_many([state])
-    assert isinstance(answer, BrokerError)
-
-
 # -- Redis write, against a group's real program ---------------------------------------------------------------------
 
 
@@ -582,20 +572,6 @@ def test_a_child_holds_nothing_of_its_siblings(hostile, isolation):
         page = hostile.result(hostile.enqueue("pages"))
         assert len(page) == 1
         assert re.fullmatch(r"/memfd:fusiond-page-\d+", page[0])
-
-
-@BOTH
-def test_what_a_job_says_cannot_forge_a_line_of_the_log(hostile, isolation):
-    """Escapes and line ends that a job prints, or raises, come out escaped, each on a line with the job's id."""
-    program = hostile.start(isolation=isolation)
-    forged = f'\x1b[2J\r{{"level": "info", "message": "all is well"}}{ESCAPES}'
-    job = hostile.enqueue("say", forged)
-    hostile.error(job)
-    program.until_said("ValueError")
-    assert not unprintable(program.text())
-    said = [record for record in program.records() if "all is well" in record["message"]]
-    assert len(said) >= 2
-    assert {record.get("job") for record in said} == {job}
 
 
 # -- a local account --------------------------------------------------------------------------------------------------

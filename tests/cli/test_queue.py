@@ -60,18 +60,6 @@ def test_what_the_file_suspends_stays_suspended(desk):
     assert done.out == "default: stays suspended, by the file\n"
 
 
-def test_all_is_queues_still_to_come_too(desk):
-    """One that a file adds later is suspended, until all are resumed."""
-    assert desk.fusiond("suspend", "--all").out.splitlines()[-1] == "queues that are added later: suspended"
-    desk.run(desk.verbs.declare(["later"]))
-    assert desk.run(desk.verbs.counts("later")).suspended_by_operator
-    assert desk.fusiond("resume", "--all").out.splitlines() == [
-        "default: resumed", "later: resumed", "reports: resumed", "queues that are added later: resumed",
-    ]  # fmt: skip
-    desk.run(desk.verbs.declare(["last"]))
-    assert not desk.run(desk.verbs.counts("last")).suspended_by_operator
-
-
 def test_an_unknown_queue_is_named_with_the_nearest(desk):
     """One sentence, status 1, and nothing is suspended."""
     done = desk.fusiond("suspend", "default", "reprots")

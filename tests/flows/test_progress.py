@@ -84,43 +84,6 @@ def test_each_run_ends_with_each_step_run_as_the_graph_says(flow, data):
     assert walk.state.status == ("failed" if failed else "finished")
 
 
-@settings(max_examples=40, deadline=None)
-@given(graphs(), st.data())
-def test_a_retry_runs_what_did_not_finish_and_nothing_else(flow, data):
-    """What finished stays; with steps that all finish now, a second round finishes the run."""
-    walk = Walk(flow)
-    walk.to_the_end(data.draw, [0, 1])
-    finished = {name for name, step in walk.state.steps.items() if step.status == "finished"}
-    if walk.state.status != "failed":
-        return
-    for name in progress.retry(walk.state, walk.counted()):
-        walk.ends[name][1:] = [0, 0]
-    walk.began.clear()
-    walk.to_the_end(data.draw, [0])
-    assert walk.state.status == "finished"
-    again = [name for name, _ in walk.began]
-    assert not finished & set(again)
-    assert len(again) == len(set(again))
-
-
-@settings(max_examples=40, deadline=None)
-@given(graphs(), st.integers(0, 6), st.data())
-def test_a_cancel_ends_the_run_and_nothing_begins_after_it(flow, after, data):
-    """What has begun ends in its way; what waits is canceled."""
-    walk = Walk(flow)
-    walk.settle()
-    for _ in range(after):
-        if running := walk.running():
-            walk.end(data.draw(st.sampled_from(running)), 0)
-    if walk.state.has_ended:
-        return
-    walk.state.canceling = True
-    walk.began.clear()
-    walk.to_the_end(data.draw, [2])
-    assert walk.began == []
-    assert walk.state.status == "canceled"
-
-
 def run_of(**steps: StepShape) -> Walk:
     return Walk(FlowShape(steps, "q"))
 

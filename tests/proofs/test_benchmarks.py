@@ -65,8 +65,3 @@ def test_two_trees_in_pairs():
     said = run("benchmarks.pairs", str(ROOT), str(ROOT), "latency", "--pairs", "1", "--daemons", "2", "--scale", "0.1")
     assert "B ÷ A" in said
     assert "2 pairs; daemons " in said
-
-
-def test_the_proof_of_reliability_still_starts():
-    """It shares the environment and the server with the rounds."""
-    assert "--kills" in run("benchmarks.reliability", "--help")

@@ -43,14 +43,3 @@ def test_the_named_groups_alone_are_replaced(daemon):
     until(lambda: {"worker:main@1", "worker:side@2", "worker:other@2"} == daemon.names() - daemon.always)
     done = reload_code(daemon, "sid")
     assert (done.status, "no group 'sid'; there are main, other, side" in done.out) == (1, True), done
-
-
-def test_the_file_is_taken_in_with_the_code(daemon):
-    """A release that drops a task and its entry: each half alone could not be."""
-    release(daemon, 41)
-    daemon.start(body(daemon))
-    release(daemon, 42, "version = None\n")
-    daemon.write(body(daemon).replace("  version: {run: shop.version}\n", ""))
-    done = reload_code(daemon)
-    assert done.status == 0, done
-    assert daemon.client().enqueue("python").result(timeout=PATIENCE) == f"{daemon.app}/releases/42/bin/python"

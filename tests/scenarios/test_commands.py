@@ -45,34 +45,6 @@ def daemon():
         running.close()
 
 
-def test_an_operators_round(daemon):
-    """Status, enqueue, wait, look, cancel, suspend and resume: each finds the daemon's own broker through the file."""
-
-    def run(*words):
-        return fusiond(*words, cwd=daemon.directory)
-
-    status = run("status", "-W", "--json").json
-    assert status["errors"] == {}
-    assert {program["name"] for program in status["daemon"]["programs"]} >= {*daemon.always, "worker:main@1"}
-    until(
-        lambda: run("enqueue", "send", "7", "--wait", "20").out == '"7"\n'
-    )  # the catalogue is published in its own time
-
-    running = run("enqueue", "sleep", "seconds:=3600").out.strip()
-    until(lambda: run("job", "list", "--status", "started", "--json").json)
-    worker = until(lambda: [w for w in run("status", "-W", "--json").json["workers"] if w["jobs"]])[0]
-    assert (worker["group"], worker["state"]) == ("main", "busy")
-    assert [(job["job"], job["task"]) for job in worker["jobs"]] == [(running, "sleep")]
-    assert "is running and will be stopped" in run("job", "cancel", running).out
-    until(lambda: run("job", "show", running, "--json").json[0]["status"] == "canceled")
-
-    assert run("suspend", "default").status == 0
-    waiting = run("enqueue", "send", "8").out.strip()
-    assert run("enqueue", "send", "9", "--wait", "0.5").status == 124
-    assert run("resume", "default").status == 0
-    until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
-
-
 def test_reload_takes_no_other_file_than_the_daemons(daemon):
     """Another valid file would be passed over in silence: status 2, and which it runs. A link to it is the same."""
     other, link = daemon.directory / "other.yaml", daemon.directory / "link.yaml"

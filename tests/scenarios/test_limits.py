@@ -88,16 +88,6 @@ def test_calls_that_a_limit_cannot_count_are_refused(start):
     until(lambda: ends(noted(notes)), "the good call has run")
 
 
-def test_a_reload_lifts_a_task_s_limit_in_place(start):
-    """What it held begins at once; a new limit by another argument holds from then on."""
-    client, notes, [daemon] = start(TASKS_WITH_LIMITS, 4)
-    client.enqueue_many([("sync", [f"a{n}", str(notes), 60.0], {"account": "a"}) for n in range(3)])
-    until(lambda: client.counts("shared")["shared"].held == 2, "two are held")
-    daemon.reload(daemon.body.replace("max_running: 1}", "max_running: 3}"))
-    until(lambda: len(begins(noted(notes))) == 3, "the others run beside it")
-    assert not ends(noted(notes))
-
-
 def test_a_limited_queue_has_its_turn_beside_a_deep_one(start, run):
     """Jobs of the other queue that wait in the children would have each child that becomes free."""
     other = QUEUES.replace("free: {run: jobs.note}", "free: {run: jobs.nothing}")

@@ -233,11 +233,6 @@ def due(*, last=None, seen=0, now, limit=100, **more):
     return [(tick - T) // 60_000 for tick in found[0]], None if found[1] is None else (found[1] - T) // 60_000
 
 
-def test_skip_gives_up_what_is_late_and_runs_what_is_not():
-    """`missed: skip`: after ten minutes away, the newest tick is 30 s late and runs; the nine before are given up."""
-    assert due(last=T - 600_000, now=T + 30_000, missed="skip") == ([0], -1)
-
-
 def test_skip_forgives_one_minute():
     """`missed: skip`: a restart of up to a minute does not cost the tick; a longer one does."""
     item = entry(every=3600.0)
@@ -245,11 +240,6 @@ def test_skip_forgives_one_minute():
     assert tick is not None
     assert decision.due(item, T, 0, tick + decision.ON_TIME)[0] == (tick,)
     assert decision.due(item, T, 0, tick + decision.ON_TIME + 1) == ((), tick)
-
-
-def test_last_runs_the_newest_alone():
-    """`missed: last`: after a day away one job is enqueued, and the others are recorded as missed."""
-    assert due(last=T - 86_400_000, now=T + 30_000, missed="last") == ([0], -1)
 
 
 def test_all_runs_each_in_order_and_in_portions():

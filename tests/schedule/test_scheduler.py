@@ -628,14 +628,6 @@ def test_a_redis_that_is_unfit_ends_it_with_the_reason(bench):
     assert "Traceback" not in program.log_path.read_text()
 
 
-def test_a_snapshot_that_is_missing_ends_it_with_the_reason(bench):
-    """The same for a snapshot that cannot be read."""
-    program = Program(bench.directory / "none.json", bench.directory, 0)
-    bench.programs.append(program)
-    assert program.hear()["is"] == "failed"
-    assert program.process.wait(running.PATIENCE) == 78
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "link"])
 def test_it_ends_at_once(bench, how):
     """A signal, or the death of the supervisor: it is gone, with status 0."""

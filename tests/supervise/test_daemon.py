@@ -24,18 +24,6 @@ def test_a_crash_loop_is_slowed_down(daemon):
     assert shown["reason"] == "ended with status 3"
 
 
-def test_a_program_that_cannot_run_is_not_started_again(daemon):
-    """Exit status 78 is FATAL, with the program's own reason; the other programs run."""
-    daemon.start(file("main: {environment: {ACT: fail}}, other: {}"))
-    programs = daemon.programs()
-    assert programs["worker:main@1"]["state"] == "FATAL"
-    assert programs["worker:main@1"]["reason"] == "shop.missing: no module named 'shop'"
-    assert programs["worker:other@1"]["ready"]
-    assert len(daemon.heard("worker:main@1")) == 1
-    (line,) = [line for line in daemon.text().splitlines() if "2 of 3 programs ready" in line]
-    assert " WARNING " in line
-
-
 def test_a_killed_daemon_leaves_no_strays(daemon):
     """A kill -9 of the supervisor: each program sees its link end, and ends; a new daemon takes the directory over."""
     daemon.start(file("main: {}, other: {}"))

@@ -99,13 +99,6 @@ def test_held_until_told(place):
     assert place.result(id_)
 
 
-def test_held_program_refuses_a_path_that_does_not_import(place):
-    """It is the preflight of a reload: it says why, and ends with 78."""
-    program = place.start(held=True, link=True, ready=False, tasks={"bad": {"run": "no_such.thing"}})
-    assert "no_such" in program.heard("failed")["reason"]
-    assert program.wait() == 78
-
-
 @pytest.mark.parametrize("held", [False, True], ids=["claims", "held"])
 def test_many_long_import_errors_are_told_as_far_as_a_packet_goes(place, held):
     """Thirty of them in another script: the group serves what imports, or says in a sentence why it is refused."""

@@ -309,17 +309,6 @@ def test_cancel_of_a_job_that_waits_in_a_child(place):
     assert not [line for line in place.lines(other) if line.startswith("n2")]
 
 
-def test_no_retry_after_the_expiry(place, run):
-    """The job fails at once with its own exception."""
-    patient = RetryPolicy(max_attempts=5, backoff="fixed", delay=60.0)
-    place.start(tasks={"wrong": {"retry": "patient"}}, policies={"patient": patient})
-    id_ = place.enqueue("wrong", header={"expires_ms": 20_000})
-    error = place.error(id_)
-    assert (error["code"], error["type"]) == ("EXPIRED", "ValueError")
-    assert error["message"] == "wrong; not retried: that would be after `expires`"
-    assert place.job(id_).last_outcome == "expired"
-
-
 # -- order ------------------------------------------------------------------------------------------------------------
 
 

@@ -36,13 +36,3 @@ def test_the_exception_says_when(place, isolation, policy):
     assert place.until(id_).status == "finished"
     first, second, *_ = (float(line) for line in place.lines(path))
     assert 0.4 <= second - first < 30
-
-
-def test_a_job_that_is_never_ready_fails(place):
-    """After max_snooze; `job show` says so, with the exception's own words."""
-    policy = RetryPolicy(delay=0.05, jitter_share=0, snooze_on=("jobs.NotReady",), max_snooze=0.3)
-    place.start(tasks={"wait_for": {"retry": "p"}}, policies={"p": policy})
-    id_ = place.enqueue("wait_for", place.path(), place.path())
-    record = place.until(id_)
-    assert (record.status, record.last_outcome) == ("failed", "snoozed too long")
-    assert place.error(id_)["type"] == "jobs.NotReady"

@@ -55,21 +55,6 @@ def test_it_is_bounded_and_the_newest_stay(kept):
     assert history.newest(kept) == history.LIMIT + 11
 
 
-def test_back_and_back_again(kept):
-    """Each rollback goes one further; the second does not return to what the first one left."""
-    for generation in (1, 2, 3):
-        accept(kept, generation, generation)
-    running = accept(kept, 3, 3)
-    went = []
-    for generation in (4, 5):
-        found = history.target(history.entries(kept), running, 0)
-        went.append(found.generation)
-        running = accept(kept, generation, found.origin, restores=found.origin)
-    assert went == [2, 1]
-    with pytest.raises(ConfigError, match="no earlier generation is kept"):
-        history.target(history.entries(kept), running, 0)
-
-
 @pytest.mark.parametrize("generation", [0, 2])
 def test_a_generation_that_only_loaded_code_is_not_rolled_back(kept, generation):
     """3 says what 2 says: 1 would undo an edit that nobody complained about, and the code would stay."""
