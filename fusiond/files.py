@@ -1,5 +1,6 @@
-"""Write a file so that no reader finds half of it. Standard library only."""
+"""Read a file that holds a secret; write a file so that no reader finds half of it. Standard library only."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -22,6 +23,22 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600, durable: boo
         raise
     if durable:
         sync_directory(path.parent)
+
+
+def read_secret(path: str | Path) -> str:
+    """
+    The text of the file, without a byte order mark and without blanks and line ends around it.
+
+    Raises:
+        OSError: it cannot be read, is empty or is not UTF-8, with the reason.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "it is not UTF-8", str(path)) from None
+    if not text:
+        raise OSError(errno.EILSEQ, "it is empty", str(path))
+    return text
 
 
 def sync_directory(directory: Path) -> None:

@@ -8,13 +8,13 @@ Each document has an answer of its own: stored, refused for good, or to be tried
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import elasticsearch
 from elasticsearch import ApiError, Elasticsearch, TransportError
 
 from fusiond.config.model.event_log import Sink
+from fusiond.files import read_secret
 from fusiond.sinks.outlets import DeliveryError, Document, RefusedTogetherError
 
 #: s; for one request
@@ -61,7 +61,7 @@ class ElasticOutlet:
 
     def _connected(self) -> Elasticsearch:
         if self._client is None:
-            key = Path(self._sink.api_key_file).read_text().strip() if self._sink.api_key_file else None
+            key = read_secret(self._sink.api_key_file) if self._sink.api_key_file else None
             # Its own repeats would hide from us how long it takes.
             self._client = Elasticsearch(self._sink.url, api_key=key, request_timeout=_TIMEOUT, max_retries=0)
         return self._client

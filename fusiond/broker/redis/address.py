@@ -12,6 +12,7 @@ from fusiond.broker.redis.tls import Encryption
 from fusiond.config.endpoints import BadUrl, endpoints
 from fusiond.config.model import Broker
 from fusiond.errors import BrokerUnavailable
+from fusiond.files import read_secret
 from fusiond.paths import redis_socket
 
 #: of one server: host and port; or the path of its unix socket
@@ -51,11 +52,9 @@ class Address:
         password = self.password
         if self.password_file:
             try:
-                password = Path(self.password_file).read_text().rstrip("\n")
+                password = read_secret(self.password_file)
             except OSError as error:
                 raise BrokerUnavailable(f"broker.password_file: {self.password_file}: {error.strerror}") from None
-            except UnicodeDecodeError:
-                raise BrokerUnavailable(f"broker.password_file: {self.password_file} is not UTF-8 text") from None
         return (self.user, password) if self.user else (password,)
 
 

@@ -30,6 +30,7 @@ from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
 from fusiond.config.yaml.nodes import Node, Tree
+from fusiond.files import read_secret
 from fusiond.identity import user_name
 from fusiond.installed import not_installed
 from fusiond.paths import LONGEST_CONTROL, control_socket
@@ -168,7 +169,8 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
     secrets += [sink.get(key) for _, sink in root.entries("events", "sinks") for key in ("secret_file", "api_key_file")]
     certificates = (root.get("broker", "tls", "ca_file"), root.get("broker", "tls", "cert_file"))
     variables = [node for settings in maps for node in settings.items("environment_file")]
-    texts = set(variables)
+    #: node → what reads its file as the daemon does
+    reads = dict.fromkeys(secrets, read_secret) | dict.fromkeys(variables, environment_files.read_one)
     for node, path in _paths(*secrets):
         if _mode(path) & stat.S_IROTH:
             message = f"everyone on this machine can read {path}"
@@ -179,9 +181,9 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
         elif not os.access(path, os.R_OK):
             message, remedy = f"{path} cannot be read", f"chmod or chown {path}"
             yield node.place.problem(severity, "unreadable-file", message, remedy)
-        elif node in texts and not _is_text(path):
-            message, remedy = f"{path} cannot be read: it is not UTF-8", "save it as UTF-8"
-            yield node.place.problem(severity, "unreadable-file", message, remedy)
+        elif reason := _unreadable(path, reads.get(node)):
+            remedy = "write NAME=VALUE lines in UTF-8" if node in variables else "write the secret in UTF-8"
+            yield node.place.problem(severity, "unreadable-file", f"{path} cannot be read: {reason}", remedy)
 
 
 def _releases(maps: list[Node]) -> Iterator[Problem]:
@@ -268,12 +270,14 @@ def _no_program(kind: str, path: str, remedy: str) -> tuple[str, str]:
     return f"there is no {kind} {path}", remedy
 
 
-def _is_text(path: Path) -> bool:
+def _unreadable(path: Path, read: Callable[[Path], object] | None) -> str | None:
+    """Why the content of this file cannot be used; None: it can, or the file is gone since a moment ago."""
     try:
-        environment_files.read([str(path)])
+        if read is not None:
+            read(path)
     except OSError as error:
-        return error.errno != errno.EILSEQ  # else it is gone since a moment ago
-    return True
+        return error.strerror if error.errno == errno.EILSEQ else None
+    return None
 
 
 def _may_become_others() -> bool:

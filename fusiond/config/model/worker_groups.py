@@ -208,7 +208,8 @@ class WorkerGroup:
     environment: Annotated[
         Mapping[Variable, Annotated[str, AS_WRITTEN]], Key("Environment", {"APP_ENV": "production", "WORKERS": 4})
     ] = field(default_factory=dict)
-    #: Files of NAME=VALUE lines, read when the group starts; a later file wins, and `environment` wins over all.
+    #: Files of NAME=VALUE lines, read as systemd reads an `EnvironmentFile=` when the group starts; a later file wins,
+    #: and `environment` wins over all.
     environment_file: Annotated[tuple[FilePath, ...], Key("Environment files", ["/etc/shop.env"])] = ()
     #: Names, or globs, of the daemon's own variables that children get.
     pass_environment: Annotated[tuple[VariableGlob, ...], Key("Variables to pass on", ["DB_*", "SENTRY_DSN"])] = ()

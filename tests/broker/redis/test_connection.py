@@ -389,9 +389,12 @@ def test_the_password_file_is_read_at_each_connection(redis_server, broker_setti
         for password in ("one", "two"):
             run(plain(as_is, "ACL", "SETUSER", "app", "reset", "on", f">{password}", "~*", "&*", "+@all"))
             connection.close()
-            file.write_text(f"{password}\n")
+            file.write_bytes(f"\ufeff{password} \r\n".encode())
             assert connection.run(plain(as_is, "ACL", "WHOAMI")) == b"app"
         connection.close()
+        file.write_text(" \n")
+        with pytest.raises(BrokerUnavailable, match="password: it is empty"):
+            connection.run(PING)
         file.write_text("wrong")
         with pytest.raises(BrokerUnavailable, match="does not accept the log-in"):
             connection.run(PING)

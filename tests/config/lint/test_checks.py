@@ -223,6 +223,8 @@ def test_all_files_together_are_bounded(tmp_path, monkeypatch, files):
     [
         ("logging: {file: logs}", "missing-file"),
         ("workers: {m: {environment_file: [latin.env]}}", "unreadable-file"),
+        ("workers: {m: {environment_file: [export.env]}}", "unreadable-file"),
+        ("webhooks: {secret_file: blank}", "unreadable-file"),
         (f"runtime_directory: /{'x' * 86}", "socket-path-too-long"),
         (f"runtime_directory: /{'x' * 85}", None),
     ],
@@ -231,6 +233,8 @@ def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
     """A log that is a directory, an environment that is not text, a place for sockets that is one byte too long."""
     (tmp_path / "logs").mkdir()
     (tmp_path / "latin.env").write_bytes(b"NAME=caf\xe9\n")
+    (tmp_path / "blank").write_text(" \n")
+    (tmp_path / "export.env").write_text("export NAME=coffee\n")
     (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}\n")
     loaded = load(tmp_path / "fusion.yaml", environ={}, to_run=True)
     assert [problem.code for problem in loaded.problems if problem.is_error] == ([code] if code else [])

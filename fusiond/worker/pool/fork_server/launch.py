@@ -28,6 +28,7 @@ from fusiond import hook
 from fusiond.config import environment_files
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup, callback_hosts, calls_urls, serves
 from fusiond.config.release_marks import Marks, marks
+from fusiond.files import read_secret
 from fusiond.worker.pool.fork_server.bundle import CONCURRENT, FORK_SERVER, LOAD, bundle, privileges
 from fusiond.worker.pool.memory_file import memory_file
 
@@ -202,7 +203,7 @@ def webhooks(config: Config, group: WorkerGroup) -> dict[str, str]:
         return {}
     variables = {"FUSION_WEBHOOK_CALLBACKS": ",".join(sorted(callback_hosts(config)))}
     if config.webhooks.secret_file:
-        variables["FUSION_WEBHOOK_SECRET"] = Path(config.webhooks.secret_file).read_text().strip()
+        variables["FUSION_WEBHOOK_SECRET"] = read_secret(config.webhooks.secret_file)
     return variables
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fusiond.config.environment_files import parse
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.worker.pool.fork_server.launch import environment, launch
 
@@ -22,24 +21,6 @@ def no_garbage():
     gc.disable()
     yield
     gc.enable()
-
-
-def test_environment_files():
-    """NAME=VALUE as systemd reads it: comments, blank lines, one pair of quotes, no expansion."""
-    text = "\n".join(  # noqa: FLY002
-        [
-            "# comment", "; comment", "", "A=1", " B = two ", "C='a b'", 'D="a#b"', "E=", "F=a=b", "no equals",
-            "G='", "H=\"a'", "I=$A", "A=again",
-        ]
-    )  # fmt: skip
-    assert parse(text) == {
-        "A": "again", "B": "two", "C": "a b", "D": "a#b", "E": "", "F": "a=b", "G": "'", "H": "\"a'", "I": "$A",
-    }  # fmt: skip
-
-
-def test_an_empty_name_is_nothing():
-    """A line that begins with = is not a variable; the kernel would take it, and nothing could read it."""
-    assert parse("=x\n==\n") == {}
 
 
 def test_environment_wins_nearest_first(tmp_path):
