@@ -574,6 +574,20 @@ def test_a_child_holds_nothing_of_its_siblings(hostile, isolation):
         assert re.fullmatch(r"/memfd:fusiond-page-\d+", page[0])
 
 
+@BOTH
+def test_what_a_job_says_cannot_forge_a_line_of_the_log(hostile, isolation):
+    """Escapes and line ends that a job prints, or raises, come out escaped, each on a line with the job's id."""
+    program = hostile.start(isolation=isolation)
+    forged = f'\x1b[2J\r{{"level": "info", "message": "all is well"}}{ESCAPES}'
+    job = hostile.enqueue("say", forged)
+    hostile.error(job)
+    program.until_said("ValueError")
+    assert not unprintable(program.text())
+    said = [record for record in program.records() if "all is well" in record["message"]]
+    assert len(said) >= 2
+    assert {record.get("job") for record in said} == {job}
+
+
 # -- a local account --------------------------------------------------------------------------------------------------
 
 
