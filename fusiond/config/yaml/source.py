@@ -33,6 +33,8 @@ MAX_ALIASES: Final = 1000
 _MARK: Final = "\ufeff"
 # libyaml counts these as line breaks, so the excerpts must do so too.
 _BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+#: a colon with another blank behind it, which YAML takes for a part of the text
+_NO_BLANK = re.compile(r":[^\S \t\r\n]")
 _CONTROL: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: events whose marks span their own text only
 _OF_TEXT: Final = (yaml.ScalarEvent, yaml.AliasEvent, yaml.DocumentStartEvent)
@@ -331,6 +333,10 @@ def _syntax_error(source: SourceFile, error: Any, composer: _Composer) -> Proble
     if "unexpected end" in error.problem or "could not find expected ':'" in error.problem:
         mark = error.context_mark or mark
     line = min(mark.line, len(source.lines) - 1)
+    for near in {line, max(0, line - 1)}:
+        if blank := _NO_BLANK.search(source.lines[near]):
+            message = "the blank behind this colon is none that YAML knows"
+            return Place(source, near + 1, blank.start() + 2).error("yaml-syntax", message)
     # If a value is missing, libyaml does not say whether in a list or in a map.
     in_list = bracket is not None and isinstance(bracket.value, list)
     context = context.replace("flow node", "flow sequence" if in_list else "flow mapping")

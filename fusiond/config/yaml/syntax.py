@@ -41,6 +41,9 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
         return Explanation("too-deep", "maps and lists are nested too deeply", "use fewer levels")
     if "\t" in (line[column : column + 1], *line[: len(line) - len(line.lstrip())]):
         return Explanation("yaml-tab", "a tab is used to indent", "indent with spaces")
+    if _CONFLICT.match(line):
+        remedy = "resolve the conflict, and remove the lines of <<<<<<<, ======= and >>>>>>>"
+        return Explanation("yaml-syntax", "this line is left over from a merge", remedy)
     return (
         _no_colon(problem, line, column)
         or _missing_quotes(problem, context, line, column)
@@ -50,6 +53,8 @@ def explain(problem: str, context: str, line: str, column: int) -> Explanation:
     )
 
 
+#: what git and others write where two versions of a text differ
+_CONFLICT = re.compile(r"(<{7}|[|]{7}|={7}|>{7})(\s|$)")
 #: characters of a key that YAML allows where no ? stands before it
 _LONGEST_KEY = 1024
 #: characters of a key in a message

@@ -207,3 +207,37 @@ def test_what_this_machine_lacks_is_an_error_where_it_is_about_to_run(tmp_path):
         assert {problem.severity for problem in of_machine} == {severity}
         assert len(of_machine) == 3
         assert (loaded.config is None) == to_run
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("queues:\u00a0{a: {}}\n", "2:8", "column 8 has the character no-break space (U+00A0): write a blank"),
+        (
+            "broker: {url: embedded}\n\ufeffqueues: {}\n",
+            "3:2",
+            "column 1 has the character zero width no-break space (U+FEFF): remove it",
+        ),
+        ("queues\uff1a\n  a: {}\n", "2:1", "column 7 has the character fullwidth colon (U+FF1A): write :"),
+        (
+            "tasks: {a: {run: x.y, timeout: 5\u2013s}}\n",
+            "2:32",
+            "column 33 has the character en dash (U+2013): write -",
+        ),
+        ("tasks: {a: {run: x.y, timeout: \u201c5s\u201d}}\n", "2:32", 'left double quotation mark (U+201C): write "'),
+        ("queues:\n<<<<<<< HEAD\n  a: {}\n=======\n", "3:1", "this line is left over from a merge; resolve"),
+    ],
+)
+def test_what_an_eye_does_not_see_is_named(tmp_path, text, place, said):
+    """The sentence about the error alone would lead nowhere."""
+    (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}", encoding="utf-8")
+    problem, *_ = load(tmp_path / "fusion.yaml", environ={}).problems
+    assert problem.place.endswith(f":{place}")
+    assert said in problem.sentence
+
+
+def test_a_character_of_a_language_is_left_alone(tmp_path):
+    """An error beside French or Japanese text is about something else."""
+    (tmp_path / "fusion.yaml").write_text("version: 1\ntasks: {a: {run: x.y, log_tag: 'é「名」', timeout: x}}\n")
+    problem, *_ = load(tmp_path / "fusion.yaml", environ={}).problems
+    assert "character" not in problem.sentence
