@@ -4,8 +4,7 @@ One connection to one server, from the log-in to its end: for threads, and for a
 hiredis packs commands and reads replies; this module connects, logs in, sends and receives. The caller turns its
 exceptions into errors of ours, and must not use a session after one.
 
-redis-py has such connections, too. They come with all of redis-py: 6 MB in each process that shares nothing with
-others, and 0.05 s before the first call. So it is loaded where it finds servers, for Sentinel and Cluster.
+redis-py has such connections, too. docs/decisions/libraries.md says what they cost, and why they are not used here.
 """
 
 from __future__ import annotations
