@@ -39,7 +39,7 @@ def connect_async(settings: Broker, runtime: Path, *, repeats: int = 0, timeout:
     return AsyncConnection(address(settings, runtime, timeout), Keys(settings.namespace), repeats)
 
 
-# Sentinel and Cluster are loaded only where they are used: sessions.py says why.
+# Sentinel and Cluster are loaded only where they are used, since redis-py is large.
 
 
 def _protocol(where: Address, repeats: int) -> OneServer:

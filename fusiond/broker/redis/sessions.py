@@ -4,8 +4,7 @@ One connection to one server, from the log-in to its end: for threads, and for a
 hiredis packs commands and reads replies; this module connects, logs in, sends and receives. The caller turns its
 exceptions into errors of ours, and must not use a session after one.
 
-redis-py has such connections, too. They come with all of redis-py: 6 MB in each process that shares nothing with
-others, and 0.05 s before the first call. So it is loaded where it finds servers, for Sentinel and Cluster.
+redis-py has such connections, too. docs/decisions/libraries.md says what they cost, and why they are not used here.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def _connected(address: Address, place: Place) -> socket.socket:
     return made
 
 
-class LoopSession(asyncio.Protocol):
+class LoopSession(asyncio.BufferedProtocol):
     """For one task at a time of an event loop; `connected` makes it."""
 
     def __init__(self, place: Place) -> None:
@@ -99,6 +98,9 @@ class LoopSession(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = _reader()
         self._transport: Any = None
+        #: for every receive. In a small process, asyncio's own 256 KiB for each double the CPU time of an exchange:
+        #: glibc takes them from the kernel, and gives them back, every time
+        self._received = bytearray(_RECEIVED)
         #: why there is no connection any more
         self._lost: OSError | None = None
         #: what waits for bytes, and for the transport to take more
@@ -177,10 +179,14 @@ class LoopSession(asyncio.Protocol):
         """What is sent goes there."""
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """Keep it for `read`."""
-        self._reader.feed(data)
-        self._unread += len(data)
+    def get_buffer(self, _size: int) -> bytearray:
+        """Where the next bytes go."""
+        return self._received
+
+    def buffer_updated(self, count: int) -> None:
+        """Keep them for `read`."""
+        self._reader.feed(self._received, 0, count)  # type: ignore[arg-type]  # it takes any buffer
+        self._unread += count
         if self._arrival:
             _set(self._arrival)
         elif self._unread > _UNREAD:

@@ -308,7 +308,7 @@ def test_what_is_larger_than_all_buffers_passes(broker_settings, tmp_path, kind)
 
 
 def test_one_server_is_spoken_to_without_redis_py(redis_server):
-    """Its modules take 6 MB, and longer than the call."""
+    """Its modules take 8 MB, and longer than the call."""
     code = (
         "import sys; from fusiond import Client\n"
         f"with Client({redis_server.url!r}) as client: client.counts()\n"

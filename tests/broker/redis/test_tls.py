@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import shutil
 import ssl
 import subprocess
@@ -147,6 +148,18 @@ def test_a_client_trusts_the_certificates_that_it_is_given(settings, papers):
         assert client.counts() == {}
     with Client(settings.url) as stranger, pytest.raises(BrokerUnavailable, match="certificate"):
         stranger.counts()
+
+
+@KINDS
+def test_beside_ca_file_no_other_certificate_is_trusted(redis_server, papers, tmp_path, monkeypatch, kind):
+    """The system's are not: whoever had a certificate that one of them has signed would pass for the server."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(papers[2]))  # OpenSSL then takes it for the system's
+    door = Door(redis_server.path, *papers[2:4]).open()
+    settings = model.Broker(url=f"rediss://127.0.0.1:{door.port}")
+    assert ask(kind, settings, tmp_path, [PING]) == [b"PONG"]
+    named = dataclasses.replace(settings, tls=model.Tls(ca_file=str(papers[0])))
+    with pytest.raises(BrokerUnavailable, match=r"certificate.*check ca_file"):
+        ask(kind, named, tmp_path, [PING])
 
 
 @pytest.fixture
