@@ -164,7 +164,7 @@ class LogOutput:
 
     def __init__(self, file: str | None, tail: Path | None, moment: int) -> None:
         """`moment`: length of the time at the beginning of each line."""
-        self._path, self._moment = file, moment
+        self._path, self._moment, self._is_lost = file, moment, False
         self._fd = sys.__stdout__.fileno() if file is None and sys.__stdout__ else _open(file or os.devnull)
         self._journal = _is_journal(self._fd)
         self._looked = time.monotonic()
@@ -175,10 +175,22 @@ class LogOutput:
         text = b"".join(line for _, line in lines)
         with contextlib.suppress(OSError):  # if no new file can be opened, the old one is used
             self._follow_rotation()
-        with contextlib.suppress(OSError):  # there is no other place to report it
+        try:
             _write_all(self._fd, b"".join(self._entries(lines)) if self._journal else text)
+            self._is_lost = False
+        except OSError as error:
+            self._say_lost(error)
         if self._tail:
             self._tail.write(text)
+
+    def _say_lost(self, error: OSError) -> None:
+        """Once, until a line is written again, on the only other place that there is."""
+        if not self._is_lost and sys.__stderr__:
+            self._is_lost = True
+            with contextlib.suppress(OSError):
+                os.write(
+                    2, f"fusiond: lines of the log are lost: {self._path or 'stdout'}: {error.strerror}\n".encode()
+                )
 
     def _entries(self, lines: list[Line]) -> Iterator[bytes]:
         for level, line in lines:
@@ -284,7 +296,8 @@ def _is_journal(fd: int) -> bool:
 
 
 def _open(path: str, mode: int = 0o640) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY, mode)
+    # A pipe without a reader is refused (ENXIO), where it would let the opening wait for one.
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK, mode)
 
 
 def _write_all(fd: int, data: bytes) -> None:

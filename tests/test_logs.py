@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 
@@ -103,6 +104,23 @@ def test_a_rotated_file_is_reopened(file, monkeypatch):
     file.rename(file.with_suffix(".1"))
     log.info("after")
     assert [line.split()[-1] for line in lines(file)] == ["after"]
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path):
+    """The opening of it would wait, and the start with it, without a word."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device or address"):
+        setup(tmp_path / "pipe")
+
+
+def test_a_log_that_is_full_is_told_on_stderr_once(capfd):
+    """The lines are lost, and the program goes on."""
+    output = logs.LogOutput("/dev/full", None, 0)
+    for _ in range(2):
+        output.write([(logging.INFO, b"lost\n")])
+    output.close()
+    said = capfd.readouterr().err
+    assert said.splitlines() == ["fusiond: lines of the log are lost: /dev/full: No space left on device"]
 
 
 def test_who_logs_never_waits_for_who_reads():

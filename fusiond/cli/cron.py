@@ -10,6 +10,7 @@ from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
+from fusiond.errors import FusionError
 
 
 def register(subparsers: Any) -> None:
@@ -31,10 +32,12 @@ def register(subparsers: Any) -> None:
 
 def _explain(options: arguments.Options) -> None:
     """Show the next ticks of an entry, and what daylight saving does to them."""
-    from fusiond.schedule.cron import explain
+    from fusiond.schedule.cron import explain, problem_here
 
     now = time.time() * 1000
     found = entry("cron entry", file.config(options.config).cron_by_name, options.name)
+    if problem := problem_here(found):
+        raise FusionError(f"cron entry '{found.name}' does not tick on this host: {problem}; install its time zones")
     ticks = explain(found, int(now), options.next)
     document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
     lines = []
@@ -48,13 +51,13 @@ def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
     from fusiond.inspecting.cron_runs import outcomes_of
-    from fusiond.schedule.cron import next_tick
+    from fusiond.schedule.cron import next_tick, problem_here
 
     config = daemon.accepted_config(options)
     with broker.session(options) as session:
         states = session.run_all([session.verbs.cron_state(name) for name in config.cron])
         outcomes = session.run(outcomes_of(session.verbs, states))
-    now = time.time() * 1000
+    now, entries = time.time() * 1000, list(config.cron.values())
     rows: list[dict[str, Any]] = [
         {
             "name": each.name,
@@ -64,10 +67,11 @@ def _list(options: arguments.Options) -> None:
             "last": state.last_enqueued,
             "last_job": state.last_job and f"{state.last_queue}/{state.last_job}",
             "outcome": outcome or None,
-            "next": None if each.suspended or state.suspended else next_tick(each, int(now)),
+            "next": None if problem or each.suspended or state.suspended else next_tick(each, int(now)),
             "suspended": each.suspended or state.suspended,
+            "problem": problem,
         }
-        for each, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
+        for each, state, outcome, problem in zip(entries, states, outcomes, map(problem_here, entries), strict=True)
     ]
     arguments.answer(options, rows, lambda: _listed(rows, now))
 
@@ -79,7 +83,7 @@ def _listed(rows: list[dict[str, Any]], now: float) -> str:
             *(row[name] for name in ("name", "task", "schedule", "timezone")),
             when(row["last"], now),
             row["outcome"] or "",
-            "suspended" if row["suspended"] else when(row["next"], now) or "never",
+            row["problem"] or ("suspended" if row["suspended"] else when(row["next"], now) or "never"),
         )
         for row in rows
     )

@@ -75,6 +75,15 @@ def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
     return range(after, until + 1)[bisect_left(range(after, until + 1), True, key=is_last)]
 
 
+def problem_here(entry: CronEntry) -> str | None:
+    """Why this host cannot compute the entry's ticks, as its time zones are not those of the file's check; or None."""
+    try:
+        next_tick(entry, 0)
+    except (ValueError, KeyError, OSError) as error:
+        return str(error.args[0] if isinstance(error, KeyError) else error)
+    return None
+
+
 def explain(entry: CronEntry, after: int, count: int) -> list[ComingTick]:
     """The next `count` ticks with their local time, and what daylight saving does to them."""
     zone = ZoneInfo(entry.timezone)

@@ -92,12 +92,10 @@ def _note_clock_set_back(watched: WatchedEntry) -> None:
 
 def is_usable(entry: CronEntry) -> bool:
     """Whether this host can compute the entry's ticks: the file was checked, but maybe with other time zones."""
-    try:
-        cron.next_tick(entry, 0)
-    except (ValueError, KeyError, OSError) as error:
-        log.error("cron entry '%s' does not tick on this host: %s", entry.name, error)
-        return False
-    return True
+    problem = cron.problem_here(entry)
+    if problem:
+        log.error("cron entry '%s' does not tick on this host: %s", entry.name, problem)
+    return not problem
 
 
 def monotonic_ms() -> float:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from fusiond.config.model.event_log import Sink
 from fusiond.sinks.outlets import DeliveryError, Document
@@ -41,7 +42,9 @@ class FileOutlet:
             if _is_same(self._file, self._path):
                 return
             self.close()
-        self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)
+        # Opened for reading, too, a pipe without a reader would swallow what is written to it.
+        access = os.O_WRONLY if Path(self._path).is_fifo() else os.O_RDWR
+        self._file = os.open(self._path, access | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o640)
         with contextlib.suppress(OSError):  # a pipe or a terminal has no end to look at
             size = os.fstat(self._file).st_size
             # A kill in the middle of a batch has left a part of a line.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import grp
 import logging
 import pkgutil
@@ -278,9 +279,9 @@ def _begin_log(config: Config, run: RunOptions) -> None:
     try:
         logs.setup(config.logging, "fusiond")
     except OSError as error:
-        raise FusionError(
-            f"{config.logging.file}: {error.strerror}; change logging.file, or the permissions of that file"
-        ) from error
+        reason = "it is a socket, or a pipe that nobody reads" if error.errno == errno.ENXIO else error.strerror
+        remedy = "change logging.file, or the permissions of that file"
+        raise FusionError(f"{config.logging.file}: {reason}; {remedy}") from error
     if run.server:
         log.info("the embedded server is %s, %s", run.server, run.server.path)
     log.info("state directory %s, sockets in %s", run.state, run.runtime)

@@ -289,3 +289,10 @@ def test_what_was_decided_is_never_due_again(item, seen, away, missed):
     assert not set(again[0]) & set(first[0])
     if missed != "all":
         assert again == ((), None)
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "Europe"])
+def test_a_zone_that_this_host_lacks_is_said(zone):
+    """The file was checked where there is one: nobody must end by it."""
+    assert zone in cron.problem_here(entry("0 2 * * *", timezone=zone))
+    assert cron.problem_here(entry("0 2 * * *", timezone="UTC")) is None

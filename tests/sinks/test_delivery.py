@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -326,6 +327,9 @@ def test_a_file_that_cannot_be_written_is_said(tmp_path):
 
     with pytest.raises(DeliveryError, match=r"gone/events\.jsonl: No such file"):
         FileOutlet(Sink("file", str(tmp_path / "gone" / "events.jsonl"))).deliver([{}])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DeliveryError, match="No such device or address"):
+        FileOutlet(Sink("file", str(tmp_path / "pipe"))).deliver([{}])
 
 
 def test_a_webhook_is_signed_and_names_the_event(tmp_path, monkeypatch):

@@ -30,9 +30,9 @@ _SURE: Final = re.compile(
     r"(\*|\*/[1-9]|\*/[1-5][0-9]|[1-5]?[0-9]) (\*|\*/[1-9]|\*/1[0-9]|\*/2[0-3]|1?[0-9]|2[0-3]) "
     r"(\*|[1-9]|1[0-9]|2[0-8]) (\*|[1-9]|1[0-2]) (\*|[0-7]|1-5)"
 )
-_STEP: Final = re.compile(r"\*/([0-9]{1,4})")
-#: fields that a step should divide, and how many values each has
-_RANGES: Final = (("minutes", 60), ("hours", 24))
+_STEP: Final = re.compile(r"(\*|[0-9]{1,4})/([0-9]{1,4})")
+#: of the first four fields: what it counts, from where, and how many values it has
+_RANGES: Final = (("minutes", 0, 60), ("hours", 0, 24), ("days", 1, 31), ("months", 1, 12))
 #: ticks are counted from this moment; any other will do
 _FROM: Final = datetime(2026, 1, 1)  # noqa: DTZ001 - wall-clock time
 #: number of ticks that are searched for the shortest and the longest interval
@@ -142,12 +142,20 @@ def _traps(node: Node, fields: list[str]) -> Iterator[Problem]:
     if minute == "*" and hour.isdigit():
         message = f"{node.raw!r} ticks 60 times, in each minute of the hour {hour}"
         yield node.place.warning("every-minute", message, f'write "{" ".join(["0", *fields[1:]])}" for one tick')
-    for field, (noun, size) in zip((minute, hour), _RANGES, strict=True):
-        match = _STEP.fullmatch(field)
-        if match and int(match[1]) and size % int(match[1]):
-            last = (size - 1) // int(match[1]) * int(match[1])
-            message = f"{field} counts {noun} from 0 to {last} and starts again at 0: the last gap is {size - last}"
-            yield node.place.warning("uneven-step", message, f"write a step that divides {size}, or every:")
+    for field, (noun, lowest, size) in zip(fields, _RANGES, strict=False):
+        if (match := _STEP.fullmatch(field)) and (step := int(match[2])):
+            first = lowest if match[1] == "*" else int(match[1])
+            last = first + (lowest + size - 1 - first) // step * step
+            if (gap := first + size - last) != step:
+                message = (
+                    f"{field} counts {noun} from {first} to {last} and starts again at {first}: the last gap is {gap}"
+                )
+                remedy = (
+                    "list the days, or write every:"
+                    if noun == "days"
+                    else f"write a step that divides {size}, or every:"
+                )
+                yield node.place.warning("uneven-step", message, remedy)
     if {day, weekday}.isdisjoint(("*", "?")):
         message = f"{node.raw!r} ticks on the day {day} and on each weekday {weekday}: one of the two is enough"
         yield node.place.warning("day-or-weekday", message, "write * for one of the two")

@@ -10,7 +10,7 @@ from fusiond.config.model import CronEntry
 from fusiond.config.units import written
 from fusiond.flows.run_control import RunRef
 from fusiond.inspecting.cron_runs import outcomes_of, run_now
-from fusiond.schedule.cron import next_tick, ticks
+from fusiond.schedule.cron import next_tick, problem_here, ticks
 from fusiond.schedule.overdue import overdue_since
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
@@ -87,7 +87,7 @@ def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: in
         outcome=outcome,
         decided_at=state.last,
         decision=state.decision,
-        coming=[] if suspended else _coming(entry, now),
+        coming=[] if suspended or problem_here(entry) else _coming(entry, now),
         overdue_since=overdue_since(allowed, state, success) if allowed and not entry.suspended else None,
     )
 

@@ -238,3 +238,18 @@ def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
     (tmp_path / "fusion.yaml").write_text(f"version: 1\n{text}\n")
     loaded = load(tmp_path / "fusion.yaml", environ={}, to_run=True)
     assert [problem.code for problem in loaded.problems if problem.is_error] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "gap"),
+    [
+        ("*/90 * * * *", 60), ("0/90 * * * *", 60), ("5/15 * * * *", None), ("7/20 * * * *", None),
+        ("0 */36 * * *", 24), ("0 0 */40 * *", 31), ("0 0 */2 * *", 1), ("0 0 1 */13 *", 12), ("0 0 1 */3 *", None),
+        ("0 0 1 2/5 *", 2), ("*/0 * * * *", None),
+    ],
+)  # fmt: skip
+def test_a_step_that_begins_again_too_early_or_too_late(schedule, gap):
+    """In each field that has values of its own; a step of 0 is an error."""
+    text = f"{TASK}cron: {{c: {{task: a, schedule: '{schedule}'}}}}\n"
+    found = [problem.message for problem in problems(text) if problem.code == "uneven-step"]
+    assert [message.rpartition(" ")[2] for message in found] == ([] if gap is None else [str(gap)])
