@@ -13,7 +13,15 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from fusiond.config import kinds, model
 from fusiond.config.fields import fields_of, form_of, keys_of
+from fusiond.config.schema import REFERENCE
 
+_NOUNS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a map",
+}
 _TYPES = {str: "string", int: "integer", bool: "boolean", tuple: "array", Mapping: "object"}
 
 
@@ -21,11 +29,32 @@ def schema():
     """The JSON Schema of the whole file."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_map(model.Config),
+        **_with_references(_map(model.Config)),
         "title": "fusion.yaml",
         "description": "What fusiond runs: queues, tasks, schedules and workers. Relations between keys are checked by "
         "`fusiond validate`.",
     }
+
+
+def _with_references(described):
+    """The same where each number, boolean and text with a pattern may be a `${VAR}`: other programs replace none."""
+    if isinstance(described, list):
+        return [_with_references(each) for each in described]
+    if not isinstance(described, dict):
+        return described
+    found = {
+        key: {name: _with_references(inner) for name, inner in value.items()} if key == "properties" else
+        value if key in ("propertyNames", "default", "examples", "defaultSnippets") else _with_references(value)
+        for key, value in described.items()
+    }  # fmt: skip
+    types = found.get("type", ())
+    types = [types] if isinstance(types, str) else list(types)
+    if "pattern" in found:
+        found["pattern"] += "" if re.search(found["pattern"], "${A}") else REFERENCE
+    elif "string" not in types and {"integer", "number", "boolean"} & set(types):
+        message = f"write {' or '.join(_NOUNS[each] for each in types if each != 'null')}, or ${{VARIABLE}}"
+        found |= {"type": [*types, "string"], "pattern": REFERENCE.removeprefix("|"), "patternErrorMessage": message}
+    return found
 
 
 def text():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.config.lint.sentences import Error, sentence
 from fusiond.config.lint.suggest import did_you_mean
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
     from fusiond.config.problems import Problem
     from fusiond.config.yaml.nodes import Node
+
+
+#: behind each pattern: the reference to a variable that may stand there, too
+REFERENCE: Final = r"|\$\{[A-Za-z_]"
 
 
 def schema_text() -> str:
@@ -52,10 +56,16 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     r"""
     The schema as jsonschema needs it.
 
+    Here each `${VAR}` was replaced, which validators of other programs do not know: the alternative for them goes.
     In Python, `$` also matches before a last line break; `\Z` does not. And for `uniqueItems` jsonschema compares each
     item with each other one; lint/names.py finds duplicates in one pass.
     """
     schema.pop("uniqueItems", None)
+    if str(schema.get("pattern")).endswith(REFERENCE[1:]):
+        schema["pattern"] = schema["pattern"].removesuffix(REFERENCE[1:]).removesuffix("|")
+        if not schema["pattern"]:
+            del schema["pattern"], schema["patternErrorMessage"]
+            schema["type"].remove("string")
     if isinstance(schema.get("pattern"), str):
         schema["pattern"] = re.sub(r"(?<!\\)\$", r"\\Z", schema["pattern"])
     return schema

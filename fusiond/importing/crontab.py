@@ -21,7 +21,7 @@ from fusiond.importing.draft import Draft
 from fusiond.importing.input_files import ImportOptions, SourceText
 
 _ASSIGNMENT: Final = re.compile(r"""\s*(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""")
-_JOB: Final = re.compile(r"\s*(@\S+|(?:\S+\s+){4}\S+)\s+(\S.*)")
+_JOB: Final = re.compile(r"\s*(@every\s+\S+|@\S+|(?:\S+\s+){4}\S+)\s+(\S.*)")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 #: a heading above lines that name a user
 _HEADING: Final = re.compile(r"^\s*#.*\b(?:user|user-name|who)\b\s+(?:command|cmd)\b", re.MULTILINE | re.IGNORECASE)
@@ -182,8 +182,8 @@ def _is_account(name: str) -> bool:
 def _timing(schedule: str) -> dict[str, Any]:
     """The keys of an entry that say when it ticks; the loader refuses what it does not know."""
     every = {"@every_minute": "1m", "@every_second": "1s"}.get(schedule)
-    if every:
-        return {"every": every}
+    if every or schedule.startswith("@every"):
+        return {"every": every or schedule.split()[1]}
     return {"schedule": schedule if schedule.startswith("@") else " ".join(schedule.split())}
 
 

@@ -119,6 +119,8 @@ class _CronJob:
         if found := _ZONE.fullmatch(text):
             zone, text = found[1], found[2]
         values: dict[str, Any] = {"schedule": text, **({"timezone": str(zone)} if zone else {})}
+        if text.startswith("@every "):
+            values = {"every": text.split()[1]}
         overlap = str(self._spec.get("concurrencyPolicy") or "Allow")
         values["overlap"] = _OVERLAP.get(overlap, overlap)
         values["missed"] = "last"

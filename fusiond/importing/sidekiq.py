@@ -58,16 +58,20 @@ def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> 
     )
     for each in inputs:
         data = rails_data(each, draft)
-        if all(isinstance(item, Mapping) and _class_of(item) for item in data.values()) and data:
-            _schedules(data, each.name, draft, options)
-        else:
-            _settings(_of_environment(data, each.name, draft, options), each.name, draft, options)
+        own = data if _are_schedules(data) else _of_environment(data, each.name, draft, options)
+        (_schedules if _are_schedules(own) else _settings)(own, each.name, draft, options)
     if "sidekiq" not in draft.sections["retry_policies"]:
         _retries(_RETRIES, draft)
     draft.of_tasks.values |= {"retry": "sidekiq", "timeout": "1d"}
     draft.of_tasks.say("Sidekiq ends no job by itself; here each task has a timeout")
     draft.of_workers.values |= {"directory": "."}
     draft.of_workers.say("the directory of the Rails application, where bin/rails is")
+
+
+def _are_schedules(data: Mapping[str, Any]) -> bool:
+    """Whether each of these says when it runs, or what; then the file has no settings."""
+    words = {"cron", "every", "interval", "class", "klass"}
+    return bool(data) and all(isinstance(item, Mapping) and item.keys() & words for item in data.values())
 
 
 def _of_environment(data: dict[str, Any], where: str, draft: Draft, options: ImportOptions) -> dict[str, Any]:

@@ -78,7 +78,9 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     _raise_open_files()
     _run_hook()
     config, read = _read(helper)
-    if read.problems and (config or not last_good):
+    # A log of JSON is read by a program: there they are lines of the log, which begins only later.
+    logged = read.problems if config and config.logging.format == "json" else ()
+    if read.problems and not logged and (config or not last_good):
         print(as_text(read.problems), file=sys.stderr)
     if not (config or last_good):
         _offer_last_good(helper, read)
@@ -97,6 +99,8 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
         _load(loaded_for(accepted.config))
         options.program_server = ProgramServer()
         _begin_log(accepted.config, run_options)
+        for problem in logged:
+            log.warning("%s: %s [%s]", problem.place, problem.sentence, problem.code)
         with directories.writing_to(state):
             _put_in_force(chosen, state)
         if last_good:

@@ -113,3 +113,19 @@ def test_the_files_that_ship_are_valid_anywhere(path):
     """Neither the example nor the starter needs a user, a directory or a variable."""
     loaded = load(ROOT / path, environ={}, to_run=True)
     assert [str(problem) for problem in loaded.problems if problem.code not in ("runs-as-root", "unsafe-file")] == []
+
+
+def test_other_validators_take_a_reference_to_a_variable():
+    """They replace none. The daemon, which has replaced each, takes no `${` for a number or a duration."""
+    said = {
+        "version": 1,
+        "queues": {"q": {"max_running": "${N}"}},
+        "tasks": {"a": {"run": "x.y", "timeout": "${T:-5s}"}},
+    }
+    validator = jsonschema.Draft202012Validator(json.loads(schema_text()))
+    validator.validate(said)
+    said["tasks"]["a"]["timeout"] = "5 $"
+    assert not validator.is_valid(said)
+    text = 'version: 1\nqueues: {q: {max_running: "$${N}"}}\ntasks: {a: {run: x.y, timeout: "$${T}"}}\n'
+    found = load("f.yaml", environ={}, data=text.encode(), elsewhere=True).problems
+    assert [problem.code for problem in found if problem.is_error] == ["wrong-type", "bad-value"]

@@ -53,12 +53,13 @@ def test_assignments_hold_for_the_lines_below(tmp_path):
     """Another value makes another group; cron's own variables become keys or comments."""
     text = (
         "CRON_TZ=Europe/Berlin\nRANDOM_DELAY=3\nMAILTO=ops@example.com\nA=1\n1 2 * * * first\n"
-        "A=2\nAPI_TOKEN=xyz\n@daily second\nSHELL=/usr/bin/python3\n@every_minute print(1)\n"
+        "A=2\nAPI_TOKEN=xyz\n@daily second\nSHELL=/usr/bin/python3\n@every_minute print(1)\n@every 1h30m print(2)\n"
     )
     found = import_text("crontab", tmp_path, text)
-    first, second, third = found.config.cron.values()
+    first, second, third, fourth = found.config.cron.values()
     assert (first.timezone, first.jitter, second.schedule, third.every) == ("Europe/Berlin", 180, "@daily", 60)
     assert [group.environment["A"] for group in found.config.workers.values()] == ["1", "2"]
+    assert (fourth.every, fourth.args[0][2]) == (5400, "print(2)")
     assert list(third.args) == [["/usr/bin/python3", "-c", "print(1)"]]
     assert "MAILTO=ops@example.com: no mail is sent" in found.comments
     assert "API_TOKEN: it seems to be a secret" in found.comments

@@ -52,3 +52,10 @@ def test_a_manifest_without_a_cronjob_is_refused(tmp_path):
     """An empty file of fusiond would say nothing."""
     with pytest.raises(ImportRefused, match="there is no CronJob in"):
         import_text("kubernetes", tmp_path, "kind: Deployment\n")
+
+
+def test_an_interval_of_the_controller(tmp_path):
+    """robfig/cron, which reads the schedule, knows `@every`, too."""
+    body = "jobTemplate: {spec: {template: {spec: {containers: [{name: a, command: [ls]}]}}}}"
+    text = f"kind: CronJob\nmetadata: {{name: a}}\nspec: {{schedule: '@every 1h30m', {body}}}\n"
+    assert import_text("kubernetes", tmp_path, text).config.cron["a"].every == 5400

@@ -103,3 +103,18 @@ def test_what_is_no_map_is_refused(tmp_path, text):
     """One sentence, no traceback."""
     with pytest.raises(ImportRefused):
         import_text("sidekiq", tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cleanup: {cron: '0 1 * * *'}\nReport: {every: 2h, klass: Report}\n",
+        "defaults: &d\n  Cleanup: {cron: '0 1 * * *'}\nproduction:\n  <<: *d\n  Report: {interval: 2h}\n",
+    ],
+    ids=["without a class", "by environment"],
+)
+def test_a_schedule_may_name_no_class_and_stand_below_an_environment(tmp_path, text):
+    """An entry is its own class then; one such entry made all others a setting that nobody knew."""
+    (tmp_path / "schedule.yml").write_text(text)
+    found = import_files("sidekiq", tmp_path / "schedule.yml").config.cron
+    assert (found["Cleanup"].task, found["Report"].every) == ("Cleanup", 7200)

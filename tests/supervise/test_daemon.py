@@ -1,5 +1,6 @@
 """The daemon as a process: crashes, loops of them, signals, its end, and what it leaves to its programs."""
 
+import json
 import os
 import signal
 import socket
@@ -33,6 +34,14 @@ def test_a_killed_daemon_leaves_no_strays(daemon):
     until(lambda: not any(alive(pid) for pid in pids))
     daemon.start(file("main: {}, other: {}"))
     assert daemon.status()["generation"] == 1
+
+
+def test_a_log_of_json_is_json_from_its_first_line(daemon):
+    """The warnings of a start, too."""
+    minutely = "cron: {often: {task: hello, schedule: '* 2 * * *'}}\nlogging: {format: json}\n"
+    daemon.start(file("main: {}", more=minutely))
+    said = [json.loads(line) for line in daemon.text().splitlines()]
+    assert [line["level"] for line in said if "[every-minute]" in line["message"]] == ["warning"]
 
 
 def test_a_second_signal_is_passed_on(daemon):
