@@ -71,6 +71,7 @@ def _numbers(counts: object) -> tuple[object, ...]:
         "canceled",
         "scheduled",
         "held",
+        "broken_kept",
         "suspended_by_operator",
     )
     return tuple(getattr(counts, name) for name in names)

@@ -127,7 +127,7 @@ def test_a_run_of_a_flow_is_shown_and_steered(dashboard, desk):
 
 
 def test_broken_bodies_are_looked_at_requeued_and_dropped(open_dashboard, desk):
-    """As text; where arguments are hidden, nothing of a body is shown."""
+    """As text; the page of queues counts those that are kept."""
     for body in ("{<b>", "nothing"):
         push(desk, body)
     desk.run(desk.verbs.rescue("default"))
@@ -136,8 +136,11 @@ def test_broken_bodies_are_looked_at_requeued_and_dropped(open_dashboard, desk):
         assert {each["text"] for each in bodies} == {"{<b>", "nothing"}
         assert "{&lt;b&gt;" in dashboard.get("/broken").text
         first, second = (f"/api/v1/broken/default/{each['digest']}" for each in bodies)
+        broken = lambda: dashboard.get("/api/v1/queues").json["queues"][0]["broken"]  # noqa: E731
+        assert broken() == 2
         assert dashboard.post(f"{first}/drop").status == 200
         assert dashboard.post(f"{first}/drop").status == 404
+        assert broken() == 1
         assert dashboard.post(f"{second}/requeue").status == 200
 
 
