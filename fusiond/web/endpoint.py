@@ -119,7 +119,9 @@ class Endpoint:
         try:
             view = await self._answer(request, _form)
             if self.method == "GET":
-                return responses.page(request, self.template, view=view, said=defaultdict(str, request.query_params))
+                asked = request.query_params
+                said = defaultdict(str, asked)
+                return responses.page(request, self.template, view=view, said=said, asked=asked.multi_items())
         except Exception as error:  # noqa: BLE001 - every error is a sentence
             return responses.failure(request, *_judged(error))
         key = request.app.state.site.note(view.sentence, well=view.done)
