@@ -47,7 +47,7 @@ def _explain(options: arguments.Options) -> None:
 def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
-    from fusiond.inspecting.cron_runs import outcomes_of
+    from fusiond.inspecting.cron_runs import in_force, outcomes_of
     from fusiond.schedule.cron import next_tick
 
     config = daemon.accepted_config(options)
@@ -67,7 +67,7 @@ def _list(options: arguments.Options) -> None:
             "next": None if each.suspended or state.suspended else next_tick(each, int(now)),
             "suspended": each.suspended or state.suspended,
         }
-        for each, state, outcome in zip(config.cron.values(), states, outcomes, strict=True)
+        for each, state, outcome in zip(map(in_force, config.cron.values(), states), states, outcomes, strict=True)
     ]
     arguments.answer(options, rows, lambda: _listed(rows, now))
 

@@ -78,6 +78,25 @@ def test_cron_entries_run_and_are_suspended(dashboard, desk):
     assert all(each["asked_by"].startswith("dashboard by ") for each in told)
 
 
+@pytest.mark.parametrize(
+    ("timetable", "schedule", "coming"),
+    [
+        ("every 90s", "every 1m30s", 3),
+        ("0 3 * * * Europe/Berlin", "0 3 * * *", 3),
+        ("0 3 * * * No/Zone", "0 3 * * *", 0),
+    ],
+)
+def test_a_cron_entry_is_told_as_it_ticks(dashboard, desk, timetable, schedule, coming):
+    """By the newer file of another host, also where this host does not have its time zone."""
+    state = desk.run(desk.verbs.cron_state("nightly"))
+    said = {"definition": "other", "generation": 9, "timetable": timetable, "first_seen": 1, "counted": "reports"}
+    desk.run(desk.verbs.cron_write(state, **said))
+    [entry] = dashboard.get("/api/v1/cron").json["entries"]
+    assert (entry["schedule"], len(entry["coming"]), entry["by_other_file"]) == (schedule, coming, True)
+    assert f"<code>{schedule}</code>" in dashboard.get("/cron").text
+    assert "by another host" in dashboard.get("/cron").text
+
+
 def test_workers_tell_what_they_run(dashboard, desk):
     """One that has long said nothing is gone; a record that cannot be read has no jobs."""
     jobs = json.dumps([{"job": "default/a", "task": "send", "ms": 1500, "share": 0.5, "message": "half"}])
