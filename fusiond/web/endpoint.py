@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -39,6 +40,7 @@ API = "/api/v1"
 #: the exception is the class in `FusionError` → status
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (BadInput, 400),
+    (ClientDisconnect, 400),  # which nobody reads any more
     (JobNotFound, 404),
     (QueueFull, 429),
     (EnqueueError, 400),
@@ -132,7 +134,9 @@ class Endpoint:
             view = await self._answer(request, self._json_body)
         except Exception as error:  # noqa: BLE001 - every error is a sentence
             return responses.failure(request, *_judged(error))
-        return responses.as_json(view, 409 if isinstance(view, Done) and not view.done else 200)
+        if isinstance(view, Done) and not view.done:
+            return responses.failure(request, 409, view.sentence)
+        return responses.as_json(view)
 
     async def _answer(self, request: Request, read: Callable[[Request], Awaitable[dict[str, list[str]]]]) -> Any:
         site = request.app.state.site

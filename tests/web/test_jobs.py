@@ -107,7 +107,8 @@ def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
     assert ask("default/none", "cancel").status == 404
     refused = ask(jobs["finished"], "requeue")
     sentence = ": finished, neither failed nor canceled; enqueue it again"
-    assert (refused.status, sentence in refused.json["sentence"]) == (409, True)
+    assert (refused.status, sentence in refused.json["error"]) == (409, True)
+    assert refused.json.keys() == {"error"}
 
 
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
