@@ -2,7 +2,7 @@
 Where things are: the file, the state and runtime directories of its daemon, and the files in them.
 
     state directory      owner.json  current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
-                         daemon-id  tail/<program>.log  redis/  web-token
+                         daemon-id  tail/<program>.log  redis/  web-token  web-ended
     runtime directory    control.sock  redis/redis.sock  web.url
     /tmp/fusiond-<uid>   pointers/<name>.json, and the runtime directories of users without $XDG_RUNTIME_DIR
 
@@ -250,6 +250,11 @@ def lock_file(state: Path) -> Path:
 def web_token(state: Path) -> Path:
     """The token that logs in to the dashboard, if the file names no `token_file`."""
     return state / "web-token"
+
+
+def ended_sessions(state: Path) -> Path:
+    """The sessions of the dashboard whose users have logged out."""
+    return state / "web-ended"
 
 
 def web_url(runtime: Path) -> Path:

@@ -17,6 +17,7 @@ import struct
 from bisect import bisect_left as _bucket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from operator import add
 from typing import Any, Final, NamedTuple
 
@@ -80,6 +81,16 @@ def measured_words(outcomes: Sequence[Outcome], measured: Sequence[Measured]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """A time that is not known exactly."""
+
+    #: s
+    limit: float
+    #: it is longer; otherwise as long at most
+    above: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """How long attempts took, or waited."""
 
@@ -93,22 +104,13 @@ class Histogram:
         """How many there were."""
         return sum(self.buckets)
 
-    def quantile(self, share: float) -> float | None:
-        """
-        The time, in s, within which this share of them was, as near as the buckets say; None: there were none.
-
-        Within a bucket it is interpolated. Above the last limit it is that limit.
-        """
-        rank, below = share * self.count, 0
+    def quantile(self, share: float) -> Bound | None:
+        """What is known of the time within which this share of them was; None: there were none."""
         if not self.count:
             return None
-        for number, limit in enumerate(LIMITS):
-            here = self.buckets[number]
-            if here and below + here >= rank:
-                low = LIMITS[number - 1] if number else 0.0
-                return low + (limit - low) * max(0.0, rank - below) / here
-            below += here
-        return LIMITS[-1]
+        up_to = zip((*LIMITS, None), accumulate(self.buckets), strict=True)
+        limit = next(limit for limit, below in up_to if below >= share * self.count)
+        return Bound(LIMITS[-1], above=True) if limit is None else Bound(limit)
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(tuple(map(add, self.buckets, other.buckets)), self.seconds + other.seconds)

@@ -310,7 +310,12 @@ def _counts(reply: list[Any]) -> Counts:
     limits = json.loads(reply[18] or b"{}")
     values += map(number, reply[16:18])
     values.append({task: TaskLimit.from_dict(limit) for task, limit in limits.items()})
-    values += (tuple(filter(None, decoded(reply[19] or b"").split(","))), bool(reply[20]), held_tasks(reply[21]))
+    values += (
+        tuple(filter(None, decoded(reply[19] or b"").split(","))),
+        bool(reply[20]),
+        held_tasks(reply[21]),
+        number(reply[22]),
+    )
     return Counts(*values)
 
 

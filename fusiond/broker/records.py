@@ -312,6 +312,8 @@ class Counts:
     placing: bool = False
     #: the tasks of which jobs wait for a worker that has them
     held_tasks: Sequence[HeldTask] = ()
+    #: unreadable bodies that are kept
+    broken_kept: int = 0
 
     @property
     def limited(self) -> int:

@@ -50,14 +50,14 @@ def _explain(options: arguments.Options) -> None:
 def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
-    from fusiond.inspecting.cron_runs import outcomes_of
+    from fusiond.inspecting.cron_runs import in_force, outcomes_of
     from fusiond.schedule.cron import next_tick, problem_here
 
     config = daemon.accepted_config(options)
     with broker.session(options) as session:
         states = session.run_all([session.verbs.cron_state(name) for name in config.cron])
         outcomes = session.run(outcomes_of(session.verbs, states))
-    now, entries = time.time() * 1000, list(config.cron.values())
+    now, entries = time.time() * 1000, list(map(in_force, config.cron.values(), states))
     rows: list[dict[str, Any]] = [
         {
             "name": each.name,

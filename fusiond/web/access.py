@@ -2,7 +2,8 @@
 Who may use the dashboard: the token, the session that follows it, and the names by which browsers may reach it.
 
 1. token     the file names one, or the daemon makes one in its state directory
-2. session   a cookie that an HMAC under the token protects: a new token ends all sessions, and nothing is stored
+2. session   a cookie that an HMAC under the token protects: a new token ends all sessions. Only those are stored whose
+             users have logged out
 3. names     a Host that is none of ours is refused: otherwise a page of another site could point its own name at this
              address and read what is here
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import secrets
 import socket
 import time
@@ -26,6 +28,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 SHORTEST_TOKEN, LONGEST_TOKEN = 16, 512
 #: seconds that a session lasts
 SESSION = 7 * 86_400
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +77,17 @@ class Access:
 
     def new_session(self, now: float | None = None) -> str:
         """The value of a cookie."""
-        until = str(int((time.time() if now is None else now) + SESSION))
-        return f"{until}.{self._seal(until)}"
+        said = f"{int((time.time() if now is None else now) + SESSION)}.{secrets.token_hex(8)}"
+        return f"{said}.{self._seal(said)}"
 
     def is_session(self, cookie: str, now: float | None = None) -> bool:
         """Whether `new_session` has made it, and it holds still."""
-        until, _, seal = cookie.partition(".")
-        sealed = hmac.compare_digest(seal.encode(errors="replace"), self._seal(until).encode())
-        return sealed and until.isdigit() and int(until) > (time.time() if now is None else now)
+        said, _, seal = cookie.rpartition(".")
+        sealed = hmac.compare_digest(seal.encode(errors="replace"), self._seal(said).encode())
+        return sealed and _end_of(said) > (time.time() if now is None else now)
 
-    def _seal(self, until: str) -> str:
-        return hmac.digest(self._token.encode(), f"fusiond session {until}".encode(errors="replace"), "sha256").hex()
+    def _seal(self, said: str) -> str:
+        return hmac.digest(self._token.encode(), f"fusiond session {said}".encode(errors="replace"), "sha256").hex()
 
     def is_trusted_proxy(self, address: Address) -> bool:
         """Whether this is the address of a proxy that the file names."""
@@ -98,6 +101,30 @@ class Access:
         """
         name = _without_port(host.strip().lower())
         return name in self._names or _is_address(name)
+
+
+class EndedSessions:
+    """The sessions whose users have logged out before they were over, without their seals; a restart keeps them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ended = {*path.read_text(errors="replace").split()} if path.exists() else set()
+
+    def __contains__(self, cookie: str) -> bool:
+        return cookie.rpartition(".")[0] in self._ended
+
+    def add(self, cookie: str) -> None:
+        """End a session."""
+        self._ended = {each for each in self._ended if _end_of(each) > time.time()} | {cookie.rpartition(".")[0]}
+        try:
+            write_atomically(self._path, "\n".join(self._ended).encode())
+        except OSError as error:
+            log.warning("%s: %s; a session whose user has logged out holds again after a restart", self._path, error)
+
+
+def _end_of(said: str) -> int:
+    until = said.partition(".")[0]
+    return int(until) if until.isdecimal() and until.isascii() and len(until) < 20 else 0
 
 
 def _without_port(host: str) -> str:

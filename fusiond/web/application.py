@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -88,19 +89,25 @@ async def _login(request: Request) -> Response:
     site: Site = request.app.state.site
     try:
         said = parse_qs((await request.body()).decode(), max_num_fields=10)
-    except ValueError:
+    except (ValueError, ClientDisconnect):
         return responses.failure(request, 400, "the form cannot be read")
     back = _own_path(said.get("back", ["/"])[0])
     if not site.access.is_token(said.get("token", [""])[0].strip()):
+        await site.note_wrong_token(request.scope)
         return responses.page(request, "login.html", 401, back=back, wrong=True)
     response = RedirectResponse(back, 303)
-    response.set_cookie(site.cookie, site.access.new_session(), max_age=SESSION, httponly=True, samesite="strict")
+    is_tls = request.headers.get("origin", "").startswith("https:")  # of the browser, also where a proxy ends the TLS
+    value = site.access.new_session()
+    response.set_cookie(site.cookie, value, max_age=SESSION, httponly=True, samesite="strict", secure=is_tls)
     return response
 
 
 async def _logout(request: Request) -> Response:
+    site: Site = request.app.state.site
+    if session := site.session_of(request.headers):
+        site.ended.add(session)
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(request.app.state.site.cookie, httponly=True, samesite="strict")
+    response.delete_cookie(site.cookie, httponly=True, samesite="strict")
     return response
 
 
@@ -114,7 +121,9 @@ async def _live(request: Request) -> Response:
     site: Site = request.app.state.site
     if site.streams >= MOST_STREAMS:
         raise Refusal(503, f"{MOST_STREAMS} pages are open already")
-    return StreamingResponse(stream(site), media_type="text/event-stream")
+    return StreamingResponse(
+        stream(site, lambda: site.user_of(request.headers) is not None), media_type="text/event-stream"
+    )
 
 
 async def _openapi(_: Request) -> Response:

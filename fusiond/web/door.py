@@ -115,11 +115,11 @@ class Door:
             visit.timer.cancel()
 
     @contextlib.contextmanager
-    def request(self, scope: Scope) -> Iterator[Refusal | None]:
-        """While a request runs; yields why it is refused."""
+    def request(self, scope: Scope, *, by_guess: bool = False) -> Iterator[Refusal | None]:
+        """While a request runs; yields why it is refused. `by_guess`: by a wrong token, so without a probe's place."""
         visit: Visit = scope["state"]["visit"]
         self.note_gone(visit)
-        place = "probes" if scope["path"] in PROBES else visit.address
+        place = "probes" if scope["path"] in PROBES and not by_guess else visit.address
         refusal = self._refusal(place)
         visit.requests += 1
         self._running[place] += 1

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -39,6 +40,7 @@ API = "/api/v1"
 #: the exception is the class in `FusionError` → status
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (BadInput, 400),
+    (ClientDisconnect, 400),  # which nobody reads any more
     (JobNotFound, 404),
     (QueueFull, 429),
     (EnqueueError, 400),
@@ -119,7 +121,9 @@ class Endpoint:
         try:
             view = await self._answer(request, _form)
             if self.method == "GET":
-                return responses.page(request, self.template, view=view, said=defaultdict(str, request.query_params))
+                asked = request.query_params
+                said = defaultdict(str, asked)
+                return responses.page(request, self.template, view=view, said=said, asked=asked.multi_items())
         except Exception as error:  # noqa: BLE001 - every error is a sentence
             return responses.failure(request, *_judged(error))
         key = request.app.state.site.note(view.sentence, well=view.done)
@@ -130,7 +134,9 @@ class Endpoint:
             view = await self._answer(request, self._json_body)
         except Exception as error:  # noqa: BLE001 - every error is a sentence
             return responses.failure(request, *_judged(error))
-        return responses.as_json(view, 409 if isinstance(view, Done) and not view.done else 200)
+        if isinstance(view, Done) and not view.done:
+            return responses.failure(request, 409, view.sentence)
+        return responses.as_json(view)
 
     async def _answer(self, request: Request, read: Callable[[Request], Awaitable[dict[str, list[str]]]]) -> Any:
         site = request.app.state.site

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
+from fusiond.broker.counters import Bound
 from fusiond.web.flow_graph import graph
 
 
@@ -35,6 +36,11 @@ def span(seconds: float | None) -> str:
     if minutes < 100:
         return f"{minutes:.0f} min"
     return f"{int(hours)} h {int(minutes % 60)} min" if hours < 48 else f"{hours / 24:.0f} d"
+
+
+def bound(time_taken: Bound) -> str:
+    """`below 30 min`, `above 2 h 0 min`."""
+    return f"{'above' if time_taken.above else 'below'} {span(time_taken.limit)}"
 
 
 def when(ms: int | None) -> Markup:
@@ -145,6 +151,7 @@ def underlined(line: Any) -> Markup:
 FILTERS: dict[str, Callable[..., Any]] = {
     "number": number,
     "span": span,
+    "bound": bound,
     "when": when,
     "moment": moment,
     "size": size,

@@ -16,9 +16,6 @@ is taken for PATIENCE seconds, the connection is closed.
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -53,9 +50,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: seconds between two lines of the log about wrong tokens
-_QUIET = 60.0
-log = logging.getLogger(__name__)
 
 
 class Gate:
@@ -63,7 +57,6 @@ class Gate:
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
-        self._logged_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or refuse it."""
@@ -81,26 +74,29 @@ class Gate:
                 timer.cancel()
 
         cut_off = scope["state"]["visit"].transport.abort
-        with self._site.door.request(scope) as refused:
-            response = self._answer(scope, headers, refused)
+        with self._site.door.request(scope, by_guess=self._site.has_wrong_token(headers)) as refused:
+            response = await self._answer(scope, headers, refused)
             await (response or self._app)(scope, _limited(receive), sealed)
 
-    def _answer(self, scope: Scope, headers: Headers, refused: Refusal | None) -> Response | None:
+    async def _answer(self, scope: Scope, headers: Headers, refused: Refusal | None) -> Response | None:
         """The answer in place of the page's; None: the page may answer."""
         try:
             if refused is not None:
                 raise refused
-            return self._judge(scope, headers)
+            return await self._judge(scope, headers)
         except Refusal as refusal:
             return failure(Request(scope), refusal.status, refusal.sentence)
 
-    def _judge(self, scope: Scope, headers: Headers) -> Response | None:
+    async def _judge(self, scope: Scope, headers: Headers) -> Response | None:
         """The answer in place of the page's; None: the page may answer. Raises Refusal."""
         _check_size(scope, headers)
         host = headers.get("host", "")
         if not self._site.access.knows_host(host):
             raise Refusal(421, f"{host[:100]!r} is not a name of this server; add it to web.hosts if it is")
-        user = self._user(headers, scope["path"])
+        if self._site.has_wrong_token(headers):
+            await self._site.note_wrong_token(scope)
+            raise Refusal(401, "the token is wrong")
+        user = self._site.user_of(headers)
         scope["state"]["user"] = user
         public = any(scope["path"] == path or scope["path"].startswith(path) for path in PUBLIC)
         if user is None and not public:
@@ -108,30 +104,6 @@ class Gate:
         if scope["method"] not in ("GET", "HEAD"):
             self._check_change(scope, headers, user)
         return None
-
-    def _user(self, headers: Headers, path: str) -> User | None:
-        access = self._site.access
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            if not access.is_token(token.strip()):
-                self.note_wrong_token(path)
-                raise Refusal(401, "the token is wrong")
-            return User("the token", by_token=True)
-        named = access.settings.user_header and headers.get(access.settings.user_header)
-        if named:
-            return User(named[:100])
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._site.cookie)
-        except CookieError:
-            return None
-        return User("the token") if cookie is not None and access.is_session(cookie.value) else None
-
-    def note_wrong_token(self, path: str) -> None:
-        """Log it, at most once in a minute."""
-        now = time.monotonic()
-        if now - self._logged_at > _QUIET:
-            self._logged_at = now
-            log.warning("somebody gave a wrong token for %s; further ones are not logged for a minute", path)
 
     def _login(self, scope: Scope) -> Response:
         if scope["path"].startswith("/api/") or scope["path"] in ("/live", "/metrics"):

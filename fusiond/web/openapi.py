@@ -58,10 +58,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
         },
     }
     if endpoint.method == "POST":
-        found["responses"]["409"] = {
-            **found["responses"]["200"],
-            "description": "The state of things does not allow it",
-        }
+        found["responses"]["409"] = _ERROR | {"description": "The state of things does not allow it"}
     if body:
         found["requestBody"] = {"content": {"application/json": {"schema": _body(body)}}}
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from fusiond.errors import BrokerError
 from fusiond.web.backend import Backend
@@ -34,14 +34,14 @@ async def sample(backend: Backend) -> None:
         await asyncio.sleep(SAMPLE)
 
 
-async def stream(site: Site) -> AsyncIterator[bytes]:
-    """Server-sent events: one for each change that a page should show, until the dashboard ends."""
+async def stream(site: Site, is_logged_in: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """Server-sent events: one for each change that a page should show, until the dashboard or the session ends."""
     site.streams += 1
     closing = site.closing
     try:
         yield b"retry: 3000\n\n"
         told, told_at = await _seen(site.backend), time.monotonic()
-        while not closing.is_set():
+        while not closing.is_set() and is_logged_in():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(closing.wait(), LOOK)
             now = await _seen(site.backend)
@@ -71,6 +71,7 @@ def _numbers(counts: object) -> tuple[object, ...]:
         "canceled",
         "scheduled",
         "held",
+        "broken_kept",
         "suspended_by_operator",
     )
     return tuple(getattr(counts, name) for name in names)

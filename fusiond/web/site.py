@@ -8,14 +8,24 @@ the action has that number: so nobody can make a link that shows a sentence of h
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from typing import NamedTuple
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, NamedTuple
 
-from fusiond.web.access import Access
+from fusiond import paths
+from fusiond.web.access import Access, EndedSessions, User
 from fusiond.web.backend import Backend
 from fusiond.web.door import Door
 
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
+    from starlette.types import Scope
+
+#: seconds until the answer to a wrong token, and between two lines of the log about them
+SLOW, _QUIET = 1.0, 60.0
+log = logging.getLogger(__name__)
 #: seconds that a notice is kept, and how many are kept at most
 NOTICE, MOST_NOTICES = 60.0, 1000
 
@@ -39,12 +49,46 @@ class Site:
         #: set when the streams must end
         self.closing = asyncio.Event()
         self.streams = 0
+        self.ended = EndedSessions(paths.ended_sessions(backend.state))
         self._notices: dict[str, Notice] = {}
+        self._logged_at = float("-inf")
 
     @property
     def cookie(self) -> str:
         """The name of the session's cookie: browsers send cookies of one host to all its ports."""
         return f"fusiond-{self.access.settings.listen.rpartition(':')[2]}"
+
+    def has_wrong_token(self, headers: Headers) -> bool:
+        """Whether a request has a token that is not ours; one without a token has none."""
+        token = _token_in(headers)
+        return token is not None and not self.access.is_token(token)
+
+    def user_of(self, headers: Headers) -> User | None:
+        """Who asks; None: nobody who is logged in."""
+        if (token := _token_in(headers)) is not None:
+            return User("the token", by_token=True) if self.access.is_token(token) else None
+        settings = self.access.settings
+        if named := settings.user_header and headers.get(settings.user_header):
+            return User(named[:100])
+        return User("the token") if self.session_of(headers) else None
+
+    def session_of(self, headers: Headers) -> str:
+        """The value of the cookie of a session that holds; empty: there is none."""
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+        except CookieError:
+            return ""
+        holds = cookie is not None and self.access.is_session(cookie.value) and cookie.value not in self.ended
+        return cookie.value if cookie is not None and holds else ""
+
+    async def note_wrong_token(self, scope: Scope) -> None:
+        """Log it, at most once in a minute; returns after some time, so that nobody can try many."""
+        now = time.monotonic()
+        if now - self._logged_at > _QUIET:
+            self._logged_at = now
+            sentence = "%s gave a wrong token for %s; further ones are not logged for a minute"
+            log.warning(sentence, (scope.get("client") or ["somebody"])[0], scope["path"])
+        await asyncio.sleep(SLOW)
 
     def begin(self) -> None:
         """Streams may begin again."""
@@ -66,3 +110,8 @@ class Site:
         """The notice of that number, if it is still kept."""
         found = self._notices.get(key or "")
         return found if found and found.until > time.monotonic() else None
+
+
+def _token_in(headers: Headers) -> str | None:
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

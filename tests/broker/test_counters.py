@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.broker.counters import LIMITS, MINUTE, Histogram, Measured, Tally, series
+from fusiond.broker.counters import LIMITS, MINUTE, Bound, Histogram, Measured, Tally, series
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.job import JobStatus
 
@@ -186,7 +186,8 @@ def test_what_another_program_has_written_is_left_alone(counted, key):
 
 
 @given(st.lists(st.floats(0, 8000), min_size=1), st.floats(0, 1))
-def test_a_quantile_is_in_the_bucket_of_the_true_one(times, share):
+def test_a_quantile_is_told_as_the_limit_of_its_bucket(times, share):
+    """It is never exact: an interpolated time may be longer than anything has taken."""
     buckets = [0] * (len(LIMITS) + 1)
     for each in times:
         buckets[sum(limit < each for limit in LIMITS)] += 1
@@ -194,5 +195,4 @@ def test_a_quantile_is_in_the_bucket_of_the_true_one(times, share):
     ranked = sorted(times)
     true = ranked[max(0, min(len(ranked) - 1, -int(-share * len(ranked) // 1) - 1))]
     number = sum(limit < true for limit in LIMITS)
-    low = LIMITS[number - 1] if number > 0 else 0
-    assert low <= found <= (LIMITS[number] if number < len(LIMITS) else LIMITS[-1]) or not share
+    assert found == (Bound(LIMITS[number]) if number < len(LIMITS) else Bound(LIMITS[-1], above=True)) or not share

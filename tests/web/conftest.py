@@ -7,7 +7,7 @@ import pytest
 from fusiond.config import model
 from fusiond.config.model import CronEntry, Flow, Queue, Task, WorkerGroup
 from fusiond.config.model.flow_steps import FlowStep
-from fusiond.web import backend
+from fusiond.web import backend, site
 from tests.support.dashboard import Dashboard
 
 CONFIG = {
@@ -26,6 +26,7 @@ def open_dashboard(desk, tmp_path, monkeypatch):
     """A dashboard over the desk's Redis, with these keys of `web`; it sees at once what a test does there."""
     for name in ("KEPT", "CATALOGUE"):
         monkeypatch.setattr(backend, name, 0.0)
+    monkeypatch.setattr(site, "SLOW", 0.0)
 
     def opened(secret=(), **web):
         """`secret`: of both tasks."""

@@ -214,11 +214,13 @@ class Walk:
         """A page that is open shows a new job, and does not close what was opened."""
         self._at = "live"
         tab.goto(f"{self.url}jobs?queue=imports&limit=500")
-        tab.wait_for_selector("#live:has-text('live')")
+        tab.wait_for_selector("#live.on")
         tab.click("summary:has-text('Enqueue a job')")
         client.enqueue("resize_image", "/srv/images/new.jpg")
         tab.wait_for_selector("#jobs:has-text('new.jpg')")
         self.expect("what was opened is closed", tab.is_visible("label:has-text('Delay')"))
+        tab.context.clear_cookies()
+        tab.wait_for_selector("#live:not(.on):has-text('out of date')")
 
     # -- walk ---------------------------------------------------------------------------------------------------------
 

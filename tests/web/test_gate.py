@@ -2,8 +2,14 @@
 
 import contextlib
 import socket
+import time
+from functools import partial
 
 import pytest
+
+from fusiond.web import door, site
+from fusiond.web.access import EndedSessions
+from tests.support.running import until
 
 PAGES = ("/", "/queues", "/workers", "/cron")
 
@@ -33,6 +39,60 @@ def test_a_session_begins_with_the_token(dashboard):
         page = dashboard.ask("GET", path, Cookie=cookie.partition(";")[0])
         assert page.status == 200, page.text
         assert "<h1>" in page.text
+
+
+def test_a_session_ends_when_its_user_logs_out(dashboard):
+    """Whoever has copied its cookie has nothing; another session goes on. A restart forgets none."""
+    own, others = (dashboard.log_in().headers["Set-Cookie"].partition(";")[0] for _ in range(2))
+    with connected(dashboard, f"GET /live HTTP/1.1\r\nHost: {dashboard.host}\r\nCookie: {own}\r\n\r\n") as page:
+        assert b"200 OK" in page.recv(4096)
+        assert dashboard.ask("POST", "/logout", "", Cookie=own, Origin=f"http://{dashboard.host}").status == 303
+        until(lambda: page.recv(4096) == b"")
+    assert [dashboard.ask("GET", "/queues", Cookie=each).status for each in (own, others)] == [303, 200]
+    ended = EndedSessions(dashboard.directory / "web-ended")
+    assert [each.partition("=")[2] in ended for each in (own, others)] == [True, False]
+
+
+def test_a_cookie_is_for_tls_alone_where_the_browser_uses_it(open_dashboard):
+    """Which its Origin says, though a proxy ends the TLS."""
+    with open_dashboard(hosts=("jobs.example.com",)) as dashboard:
+        form = f"token={dashboard.token}"
+        for scheme, secure in (("https", True), ("http", False)):
+            reply = dashboard.ask(
+                "POST", "/login", form, Host="jobs.example.com", Origin=f"{scheme}://jobs.example.com"
+            )
+            assert ("Secure" in reply.headers["Set-Cookie"]) is secure
+
+
+def test_wrong_tokens_are_logged_and_slow(dashboard, monkeypatch, caplog):
+    """In the form and in the header; those for a probe's path take no place of a probe."""
+    monkeypatch.setattr(site, "SLOW", 0.3)
+    monkeypatch.setattr(door, "MOST_PROBES", 0)
+    for guess in (partial(dashboard.log_in, "wrong"), partial(dashboard.get, "/metrics", Authorization="Bearer x")):
+        dashboard.program._site._logged_at, began = float("-inf"), time.monotonic()
+        assert guess().status == 401
+        assert time.monotonic() - began > 0.3
+    said = "127.0.0.1 gave a wrong token for {}; further ones are not logged for a minute"
+    assert [line for line in caplog.messages if "token" in line] == [said.format(at) for at in ("/login", "/metrics")]
+
+
+def connected(dashboard, request):
+    """A connection on which this request was sent."""
+    sock = socket.create_connection(("127.0.0.1", dashboard.port), timeout=30)
+    sock.sendall(request.encode())
+    return sock
+
+
+@pytest.mark.parametrize("path", ["/login", "/api/v1/queues/default/suspend"])
+def test_a_request_that_is_broken_off_is_no_fault_of_ours(dashboard, caplog, path):
+    """Nothing is logged."""
+    head = f"Host: {dashboard.host}\r\nOrigin: http://{dashboard.host}\r\nAuthorization: Bearer {dashboard.token}"
+    with connected(dashboard, f"POST {path} HTTP/1.1\r\n{head}\r\nContent-Length: 9\r\n\r\ntoken="):
+        running = dashboard.program._site.door._running
+        until(running.total)
+    until(lambda: not running.total())
+    dashboard.get("/queues")  # once it is answered, what became of the other one is logged
+    assert caplog.messages == [line for line in caplog.messages if "is on http" in line]
 
 
 def test_each_answer_keeps_the_browser_from_foreign_code(dashboard):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fusiond.broker.records import NewJob
+from fusiond.broker.records import NewJob, Outcome
 from fusiond.enqueue_options import Options
 from fusiond.job import JobStatus
 
@@ -107,7 +107,8 @@ def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
     assert ask("default/none", "cancel").status == 404
     refused = ask(jobs["finished"], "requeue")
     sentence = ": finished, neither failed nor canceled; enqueue it again"
-    assert (refused.status, sentence in refused.json["sentence"]) == (409, True)
+    assert (refused.status, sentence in refused.json["error"]) == (409, True)
+    assert refused.json.keys() == {"error"}
 
 
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
@@ -120,6 +121,28 @@ def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
     assert desk.run(desk.verbs.counts("reports")).queued == 9
     assert desk.run(desk.verbs.counts("default")).failed == 1
     assert dashboard.post("/api/v1/jobs/bulk", {"queue": "reports"}).status == 400
+
+
+def test_a_button_for_many_jobs_says_which_ones_it_changes(dashboard, desk, jobs):
+    """The states that are deleted, and each state of the filter, though a browser sends an empty one with it."""
+    page = dashboard.get("/jobs?state=failed&state=finished&state=").text
+    assert "Failed, canceled and finished jobs that fit the filter are deleted" in page
+    for state in ("failed", "finished"):
+        assert page.count(f'<input type="hidden" name="state" value="{state}">') == 3, "one for each button"
+    reply = dashboard.post("/api/v1/jobs/bulk", {"state": ["failed", "finished"], "action": "delete"})
+    assert reply.json["sentence"] == "2 jobs of 2 jobs deleted"
+
+
+def test_an_error_of_an_earlier_attempt_is_not_told_as_the_jobs(dashboard, desk):
+    """Once it has finished, its page has no notice of it; the traceback says whose it is."""
+    desk.enqueued("send", "+49")
+    job, token = desk.claim()
+    error = json.dumps({"code": "EXCEPTION", "type": "ValueError", "message": "no stock", "traceback": "shop.py"})
+    desk.run(desk.verbs.settle("default", [Outcome(job, token, "retry", payload=error.encode())]))
+    assert 'class="notice bad">ValueError: no stock' in dashboard.get(f"/jobs/default/{job}").text
+    page = dashboard.get(f"/jobs/{desk.settle('finished', result='sent')}").text
+    assert "notice bad" not in page
+    assert "<h2>Traceback of the attempt that failed last</h2>" in page
 
 
 def test_a_job_is_enqueued_from_any_language(dashboard, desk):

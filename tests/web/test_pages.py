@@ -78,6 +78,25 @@ def test_cron_entries_run_and_are_suspended(dashboard, desk):
     assert all(each["asked_by"].startswith("dashboard by ") for each in told)
 
 
+@pytest.mark.parametrize(
+    ("timetable", "schedule", "coming"),
+    [
+        ("every 90s", "every 1m30s", 3),
+        ("0 3 * * * Europe/Berlin", "0 3 * * *", 3),
+        ("0 3 * * * No/Zone", "0 3 * * *", 0),
+    ],
+)
+def test_a_cron_entry_is_told_as_it_ticks(dashboard, desk, timetable, schedule, coming):
+    """By the newer file of another host, also where this host does not have its time zone."""
+    state = desk.run(desk.verbs.cron_state("nightly"))
+    said = {"definition": "other", "generation": 9, "timetable": timetable, "first_seen": 1, "counted": "reports"}
+    desk.run(desk.verbs.cron_write(state, **said))
+    [entry] = dashboard.get("/api/v1/cron").json["entries"]
+    assert (entry["schedule"], len(entry["coming"]), entry["by_other_file"]) == (schedule, coming, True)
+    assert f"<code>{schedule}</code>" in dashboard.get("/cron").text
+    assert "by another host" in dashboard.get("/cron").text
+
+
 def test_workers_tell_what_they_run(dashboard, desk):
     """One that has long said nothing is gone; a record that cannot be read has no jobs."""
     jobs = json.dumps([{"job": "default/a", "task": "send", "ms": 1500, "share": 0.5, "message": "half"}])
@@ -127,7 +146,7 @@ def test_a_run_of_a_flow_is_shown_and_steered(dashboard, desk):
 
 
 def test_broken_bodies_are_looked_at_requeued_and_dropped(open_dashboard, desk):
-    """As text; where arguments are hidden, nothing of a body is shown."""
+    """As text; the page of queues counts those that are kept."""
     for body in ("{<b>", "nothing"):
         push(desk, body)
     desk.run(desk.verbs.rescue("default"))
@@ -136,8 +155,11 @@ def test_broken_bodies_are_looked_at_requeued_and_dropped(open_dashboard, desk):
         assert {each["text"] for each in bodies} == {"{<b>", "nothing"}
         assert "{&lt;b&gt;" in dashboard.get("/broken").text
         first, second = (f"/api/v1/broken/default/{each['digest']}" for each in bodies)
+        broken = lambda: dashboard.get("/api/v1/queues").json["queues"][0]["broken"]  # noqa: E731
+        assert broken() == 2
         assert dashboard.post(f"{first}/drop").status == 200
         assert dashboard.post(f"{first}/drop").status == 404
+        assert broken() == 1
         assert dashboard.post(f"{second}/requeue").status == 200
 
 

@@ -7,10 +7,11 @@
 --        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired
 --        lease, max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
 --        limits as of `configure` | nil, fair_by as of `configure` | nil, 1 while new turns are assigned | nil,
---        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}}
+--        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}, broken
+--        ones that are kept}
 --
 -- moves nothing
--- touches queue scheduled started finished failed canceled deferred held inbox job conf
+-- touches queue scheduled started finished failed canceled deferred held inbox broken job conf
 
 local MANY_TENANTS = 100          -- how many jobs of a priority to check
 -- since(id): when it became ready
@@ -42,7 +43,7 @@ local replies = {}
 for i, status in ipairs({ 'deferred', 'scheduled', 'queue', 'started', 'finished', 'failed', 'canceled' }) do
   replies[i] = redis.call('ZCARD', ROOT .. ':' .. status)
 end
-local inbox = redis.pcall('LLEN', ROOT .. ':inbox')
+local inbox, kept = redis.pcall('LLEN', ROOT .. ':inbox'), redis.pcall('LLEN', ROOT .. ':broken')
 local conf = redis.call('HMGET', CONF, 'broken', 'suspended_operator', 'suspended_file', 'max_length', 'max_running',
   'rate', 'skipped', 'limits', 'fair', 'placing', 'held_tasks')
 replies[8] = type(inbox) == 'number' and inbox or 0
@@ -60,5 +61,5 @@ for name in (conf[11] and conf[11]:match(' (.*)$') or ''):gmatch('%S+') do
   local since, _, _, err = read_held(task)
   for _, value in ipairs(jobs > 0 and { task, jobs, now - since, '', err } or {}) do held[#held + 1] = value end
 end
-replies[22] = held
+replies[22], replies[23] = held, type(kept) == 'number' and kept or 0
 return replies

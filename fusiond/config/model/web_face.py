@@ -45,8 +45,8 @@ class Web:
     )
     #: true: the dashboard only shows; each action is refused.
     read_only: Annotated[bool, Key("Read only", True, in_place=True)] = False
-    #: A header in which a proxy names the user it has logged in; a request that has it needs no token. Only the proxy
-    #: may reach the port.
+    #: A header in which a proxy names the user it has logged in; a request that has it needs no token. It is believed
+    #: from whoever reaches the port, so from each program of this machine, too.
     user_header: Annotated[HeaderName | None, Key("User header", "X-Forwarded-User", in_place=True)] = None
     #: Addresses and networks of proxies, which may have more than 64 requests at once.
     trusted_proxies: Annotated[

@@ -40,14 +40,14 @@ class Broken:
     """The newest bodies of each queue."""
 
     bodies: list[BrokenRow]
-    #: queue → bodies so far, those that were dropped included
+    #: queue → bodies that are kept
     counts: dict[str, int]
 
 
 async def _show(call: WebCall) -> Broken:
     backend = call.backend
     counted, _ = await backend.counts()
-    queues = {name: counts.broken for name, counts in counted.items() if counts.broken}
+    queues = {name: counts.broken_kept for name, counts in counted.items() if counts.broken_kept}
     secret = await backend.secret()
     rows: list[BrokenRow] = []
     for queue in queues:

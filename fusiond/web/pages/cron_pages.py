@@ -6,11 +6,13 @@ import time
 from dataclasses import dataclass
 
 from fusiond.broker.ticks import CronState
-from fusiond.config.model import CronEntry
+from fusiond.config.model import Config, CronEntry
 from fusiond.config.units import written
 from fusiond.flows.run_control import RunRef
-from fusiond.inspecting.cron_runs import outcomes_of, run_now
+from fusiond.flows.shapes import shape_of_entry
+from fusiond.inspecting.cron_runs import in_force, outcomes_of, run_now
 from fusiond.schedule.cron import next_tick, problem_here, ticks
+from fusiond.schedule.drift import digest
 from fusiond.schedule.overdue import overdue_since
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
@@ -31,6 +33,8 @@ class CronRow:
     is_flow: bool
     schedule: str
     timezone: str
+    #: the file of another host is newer, and declares it differently: it ticks by that one
+    by_other_file: bool
     #: `operator`, `file`, or empty: it ticks
     suspended_by: str
     #: epoch ms of the newest tick that has a job, and that job; None: none has
@@ -66,12 +70,12 @@ async def entries(backend: Backend) -> list[CronRow]:
     )
     outcomes = await backend.run(outcomes_of(verbs, states))
     found = zip(config.cron.values(), states, successes, outcomes, strict=True)
-    now = int(time.time() * 1000)
-    rows = [_row(entry, state, success, outcome, now) for entry, state, success, outcome in found]
+    rows = [_row(config, *each) for each in found]
     return sorted(rows, key=lambda each: (each.overdue_since is None, each.coming[:1] or [2**60], each.name))
 
 
-def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: int) -> CronRow:
+def _row(config: Config, own: CronEntry, state: CronState, success: int, outcome: str) -> CronRow:
+    entry = in_force(own, state)
     suspended = "file" if entry.suspended else "operator" if state.suspended else ""
     allowed = entry.alert_if_no_success
     return CronRow(
@@ -81,19 +85,22 @@ def _row(entry: CronEntry, state: CronState, success: int, outcome: str, now: in
         last_is_run=state.last_is_run,
         schedule=entry.schedule or f"every {written(entry.every or 0)}",
         timezone=entry.timezone if entry.schedule else "",
+        by_other_file=state.first_seen is not None
+        and state.definition != digest(own, config.work_of(own), shape_of_entry(config, own)),
         suspended_by=suspended,
         last=state.last_enqueued,
         last_job=f"{state.last_queue}/{state.last_job}" if state.last_job else None,
         outcome=outcome,
         decided_at=state.last,
         decision=state.decision,
-        coming=[] if suspended or problem_here(entry) else _coming(entry, now),
+        coming=[] if suspended else _coming(entry),
         overdue_since=overdue_since(allowed, state, success) if allowed and not entry.suspended else None,
     )
 
 
-def _coming(entry: CronEntry, now: int) -> list[int]:
-    first = next_tick(entry, now)
+def _coming(entry: CronEntry) -> list[int]:
+    # it may be another host's, whose time zone this one does not have
+    first = None if problem_here(entry) else next_tick(entry, int(time.time() * 1000))
     return [] if first is None else [first, *ticks(entry, first, first + _AHEAD, _COMING - 1)]
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from operator import add
 from typing import Any, Final
 
-from fusiond.broker.counters import MINUTE, QueueCounters, Tally, series
+from fusiond.broker.counters import MINUTE, Bound, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
 from fusiond.inspecting.worker_states import unkilled
@@ -84,11 +84,11 @@ class Throughput:
     failed: int
     #: jobs that ended in the busiest minute
     busiest: int
-    #: seconds within which half and 95 of 100 attempts ran, and waited, over the last minutes; None: there were none
-    run_median: float | None
-    run_95: float | None
-    wait_median: float | None
-    wait_95: float | None
+    #: within which half and 95 of 100 attempts ran, and waited, over the last minutes; None: there were none
+    run_median: Bound | None
+    run_95: Bound | None
+    wait_median: Bound | None
+    wait_95: Bound | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class QueueRow:
     finished: int
     failed: int
     canceled: int
-    #: bodies that could not be read, so far
+    #: bodies that could not be read and are kept
     broken: int
     #: `operator`, `file`, or empty: it is not suspended
     suspended_by: str
@@ -76,6 +76,7 @@ def row(backend: Backend, name: str, counts: Counts, *, served: bool) -> QueueRo
         counts,
         name=name,
         queued=counts.queued + counts.inbox,
+        broken=counts.broken_kept,
         suspended_by="operator" if counts.suspended_by_operator else "file" if counts.suspended_by_file else "",
         limits=[*limits_in_words(counts)],
         served=served,

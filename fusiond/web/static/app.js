@@ -24,7 +24,7 @@ function replace (part, other) {
 
 async function refresh () {
   const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, redirect: 'error' })
-  if (!answer.ok) return
+  if (!answer.ok) throw new Error(`the page is ${answer.status}`)
   const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html')
   for (const part of document.querySelectorAll('[data-live]')) {
     const other = fresh.getElementById(part.id)
@@ -41,20 +41,25 @@ for (const part of document.querySelectorAll('[data-load]')) {
 }
 
 if (document.querySelector('[data-live]')) {
+  const OLD = 'out of date; reload the page'
   let stream, busy = false, again = false
   const changed = async () => {
     if (busy) { again = true; return }
     busy = true
-    try { await refresh() } catch { /* the next change tries again */ }
+    try { await refresh(); say('live') } catch { say(OLD) }  // the next change tries again
     setTimeout(() => { busy = false; if (again) { again = false; changed() } }, 1000)
   }
   const state = document.getElementById('live')
-  const say = (text) => { if (state && state.textContent !== text) state.textContent = text }
+  const say = (text) => {
+    if (!state || state.textContent === text) return
+    state.textContent = text
+    state.classList.toggle('on', text === 'live')
+  }
   const open = () => {
     stream = new EventSource('/live')
     stream.addEventListener('change', changed)
     stream.onopen = () => say('live')
-    stream.onerror = () => say('reconnecting')
+    stream.onerror = ({ target }) => say(target.readyState === EventSource.CLOSED ? OLD : 'reconnecting')
   }
   // A page that nobody sees asks for nothing.
   document.addEventListener('visibilitychange', () => {
