@@ -130,7 +130,8 @@ class Report:
             parts += [_daemon(self.daemon), _programs(self.daemon["programs"])]
         if self.queues is not None:
             parts.append(listed(self.queues))
-        parts += [each.sentence() for each in (*self.unserved, *self.drained)]
+        parts += [each.sentence() for each in self.unserved]
+        parts += [each.sentence() for each in self.drained]
         parts += [legible(sentence(queue, held)) for queue, held in self.held]
         if self.workers is not None:
             parts.append(workers_page(self.workers))
