@@ -178,7 +178,8 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
     until(lambda: worker()["state"] == "suspended", worker)
     assert worker()["suspended_queues"] == ["default"]
     run(place.broker.suspend("default", by="operator", on=False))
-    assert worker()["state"] == "idle"
+    # It asks Redis for jobs first.
+    until(lambda: worker()["state"] == "idle", worker)
     program.signal(signal.SIGKILL)
     program.wait()
     until(lambda: worker()["state"] == "silent", worker)
