@@ -14,7 +14,8 @@ Every key: the data model.
     ns:{q}:unique:<task>:<values>
                         STRING  the lock of unique jobs: the id of the job that holds it; see lua/shared/locks.lua
     ns:{q}:claim:<d>    STRING  the last claim of a dispatcher's lane: nonce and ids, so that it can be repeated
-    ns:{q}:conf         HASH    suspended_operator, suspended_file, max_length, max_running, rate = "<ms> <burst>",
+    ns:{q}:conf         HASH    suspended_operator, of which "all" was said of all queues, suspended_file,
+                                max_length, max_running, rate = "<ms> <burst>",
                                 limits = JSON {task: {by, max_running, every, burst}},
                                 fair = "<argument>,…", placing, gaps: see lua/shared/turns.lua and reassign_turns.lua,
                                 elsewhere = JSON {task with a limit: the queue that it lives in},

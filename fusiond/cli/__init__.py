@@ -163,11 +163,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Version(argparse.Action):
-    """Prints the version; the package's metadata is read only then."""
+    """Prints the version and the layout of the keys; the package's metadata is read only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print and exit."""
         from fusiond import __version__
+        from fusiond.broker.keys import LAYOUT
 
-        print(f"fusiond {__version__}")
+        print(f"fusiond {__version__} (layout {LAYOUT})")
         parser.exit()

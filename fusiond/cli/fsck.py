@@ -35,12 +35,9 @@ def _fsck(options: arguments.Options) -> int:
     """
     from fusiond.broker.maintenance.fsck import Fsck
 
-    with broker.session(options, any_layout=True) as session, Progress("jobs checked") as progress:
+    with broker.session(options) as session, Progress("jobs checked") as progress:
         report = _Report(progress, as_json=options.json)
         fsck = Fsck(session.verbs, report.tell, repair=options.repair, looked=progress.to, who=session.who)
-        if options.repair:
-            # Nothing is repaired in a layout that this version does not know.
-            session.connection.check()
         queues = session.queues()
         complete = False
         try:

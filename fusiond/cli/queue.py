@@ -102,17 +102,18 @@ def _set_suspended(options: arguments.Options, *, on: bool) -> None:
             names = session.queues(*options.queues)
             calls = [session.verbs.suspend(name, by="operator", on=on, who=session.who) for name in names]
             now = dict(zip(names, session.run_all(calls), strict=True))
-    lines = [f"{name}: {outcome(on=on, suspended=suspended)}" for name, suspended in now.items()]
+    by = "by name or by the file (fusiond resume QUEUE)" if options.all else "by the file"
+    lines = [f"{name}: {outcome(on=on, suspended=suspended, by=by)}" for name, suspended in now.items()]
     if options.all:
         lines.append(f"queues that are added later: {outcome(on=on, suspended=on)}")
     document = [{"queue": name, "suspended": suspended} for name, suspended in now.items()]
     arguments.answer(options, document, lambda: "\n".join(lines))
 
 
-def outcome(*, on: bool, suspended: bool) -> str:
-    """How a suspend (`on`) or resume ended."""
+def outcome(*, on: bool, suspended: bool, by: str = "by the file") -> str:
+    """How a suspend (`on`) or resume ended. `by`: what a resume does not undo."""
     if suspended and not on:
-        return "stays suspended, by the file"
+        return f"stays suspended, {by}"
     return "suspended" if suspended else "resumed"
 
 

@@ -59,7 +59,7 @@ class Job(JobHandle, Generic[R]):
         return self._client._run(self._client._producer.requeue(self._ref))
 
     def discard(self) -> bool:
-        """Delete the job if it failed or was canceled, within a minute of its end. False: it did neither."""
+        """Delete the job, a minute after its end at the earliest. False: it neither failed nor was canceled."""
         return self._client._run(self._client._producer.discard(self._ref))
 
 

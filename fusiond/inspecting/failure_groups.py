@@ -108,7 +108,7 @@ def requeued_in_words(task: str, codes: Counter[int]) -> str:
 
 def dropped_in_words(task: str, codes: Counter[int]) -> str:
     """How the deletion of a group ended."""
-    later = f", {codes[2]:,} of them when a minute has passed since the end" if codes[2] else ""
+    later = f", {codes[2]:,} of them a minute after their end at the earliest" if codes[2] else ""
     return f"{_jobs(codes[1] + codes[2], 'failed ')} of {task} dropped{later}"
 
 

@@ -20,7 +20,8 @@ _CANCELED: Final = {
 #: why a job stays that was to be requeued
 HAS_RIVAL: Final = "stays: its task is `unique`, and another job has its lock"
 _REQUEUED: Final = {1: "requeued", 2: "is queued already", LOCKED: HAS_RIVAL}
-_LATER: Final = "deleted when a minute has passed since it ended"
+#: the id is remembered for a minute, and a sweep deletes the job, some time after that
+_LATER: Final = "to be deleted, a minute after its end at the earliest"
 #: by the reply of `discard.lua`
 _DELETED: Final = {1: "deleted", 2: _LATER, 3: f"no change; it is {_LATER}"}
 _DISCARDED: Final = _DELETED | {1: "discarded", 2: f"discarded; {_LATER}"}

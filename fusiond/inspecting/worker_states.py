@@ -46,6 +46,17 @@ def state_of(worker: Worker, suspended: set[str], *, answered: bool = True) -> s
     return "suspended" if state == "idle" and worker.queues and suspended.issuperset(worker.queues) else state
 
 
+def drained_queues(workers: Iterable[Worker]) -> dict[str, tuple[str, ...]]:
+    """The queues from which living groups would claim if an operator did not drain them, each with their hosts."""
+    hosts: dict[str, set[str]] = {}
+    for worker in workers:
+        # the phase of one that is replaced, or ends, is another
+        if not worker.is_gone and (worker.fields.get("state"), worker.fields.get("phase")) == ("draining", "serving"):
+            for queue in worker.queues:
+                hosts.setdefault(queue, set()).add(worker.name.rpartition(".")[0])
+    return {queue: tuple(sorted(names)) for queue, names in hosts.items()}
+
+
 def unkilled(workers: Iterable[Worker]) -> list[tuple[str, str]]:
     """(worker, `queue/id`) of jobs whose process was killed and has not ended."""
     return [(worker.name, job) for worker in workers for job in worker.fields.get("unkilled", "").split()]

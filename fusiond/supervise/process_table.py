@@ -215,13 +215,20 @@ class ProcessTable:
             process.end()  # BACKOFF -> STOPPED
         if not process.pid and process.state != State.STARTING:
             del process.group.processes[process.config.name]
-            with contextlib.suppress(OSError):
-                process.program.tail.unlink()
+            self._keep_tail(process.program)
         elif not process.ready and not process.draining:
             # It has no job, and may hang in an import, where it reads no command.
             process.end_without_jobs()
         else:
             process.tell_drain()
+
+    def _keep_tail(self, program: Program) -> None:
+        """Keep what the generation before has logged, for `group logs`; of a refused one nothing."""
+        with contextlib.suppress(OSError):
+            if program.name == program.part or program.reads > self.accepted.generation:
+                program.tail.unlink()
+            else:
+                program.tail.replace(program.tail_before)
 
     def _tell_one(self, process: Process) -> None:
         newest = self.accepted.generation

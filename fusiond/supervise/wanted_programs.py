@@ -66,6 +66,11 @@ class Program:
     #: of a worker group: jobs that it may run at once; it can be started with `--held`, to claim nothing yet. Else 0
     slots: int = 0
 
+    @property
+    def tail_before(self) -> Path:
+        """Where the last lines of the program are that it has replaced, another generation of the part."""
+        return self.tail.with_name(f"{self.part}.log")
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:

@@ -79,6 +79,16 @@ def test_all_queues_means_those_still_to_come(run, broker):
     assert not run(broker.counts("c")).suspended_by_operator
 
 
+def test_a_word_about_all_queues_leaves_alone_what_was_suspended_by_name(run, broker):
+    """Whether the name came before or after it; and a queue of that name is resumed by it."""
+    run(broker.declare(["before", "after", "never"]))
+    run(broker.suspend("before", by="operator", on=True))
+    run(broker.suspend_all(on=True))
+    run(broker.suspend("after", by="operator", on=True))
+    assert run(broker.suspend_all(on=False)) == {"after": True, "before": True, "never": False}
+    assert not run(broker.suspend("before", by="operator", on=False))
+
+
 @pytest.mark.parametrize("on", [True, False])
 def test_whatever_is_done_between_two_steps_of_a_declaration_all_are_alike(run, broker, on):
     """An operator who suspends or resumes all while a queue is being declared finds it as the others afterwards."""

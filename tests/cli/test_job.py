@@ -124,11 +124,11 @@ def test_discard_drops_what_failed(desk):
     done = desk.fusiond("discard", waiting)
     assert (done.status, done.out) == (1, f"{waiting}: queued, neither failed nor canceled\n")
     desk.fusiond("job", "cancel", waiting)
-    soon = f"{waiting}: discarded; deleted when a minute has passed since it ended\n"
+    soon = f"{waiting}: discarded; to be deleted, a minute after its end at the earliest\n"
     assert desk.fusiond("discard", waiting).out == soon
     desk.enqueued("send")
     desk.fail()
-    soon = "default: 1 job discarded, 1 of them deleted when a minute has passed since they ended\n"
+    soon = "default: 1 job discarded, 1 of them to be deleted, a minute after their end at the earliest\n"
     assert soon in desk.fusiond("discard", "--all", "--yes").out
     assert desk.fusiond("discard").status == 2
 
@@ -178,7 +178,7 @@ def test_delete_by_status_asks_first(desk):
     desk.fail()
     words = ("job", "delete", "--status", "finished", "--queue", "default")
     assert "this would delete 1 finished job of default" in desk.fusiond(*words).err
-    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted, 1 of them deleted when a minute")
+    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted, 1 of them to be deleted, a minute")
     assert desk.run(desk.verbs.counts("default")).failed == 1
     assert desk.fusiond("job", "delete").status == 2
 

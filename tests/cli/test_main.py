@@ -1,9 +1,11 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from fusiond import errors
+from fusiond import __version__, errors
+from fusiond.broker.keys import LAYOUT
 from fusiond.cli import main, parser
 from fusiond.cli.exits import UsageError, status_of
 from tests.support.fusiond_command import fusiond
@@ -44,6 +46,15 @@ def test_options_stand_anywhere_and_dashes_end_them(line, task, words):
 def test_usage(tmp_path, words, status):
     """Help and version are fine; what is not a command is status 2."""
     assert fusiond(*words, cwd=tmp_path).status == status
+
+
+def test_a_version_has_one_layout(capsys):
+    """`--version` names both. Who changes the layout has to write so under a version that has not been released."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fusiond {__version__} (layout {LAYOUT})\n"
+    newest = (Path(__file__).parents[2] / "CHANGELOG.md").read_text().partition("\n## [")[2].partition("\n## [")[0]
+    assert newest.startswith(f"{__version__}]")
+    assert f"the layout of its keys in Redis is {LAYOUT}." in newest
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_against_another_file(files):
     done = run("plan", "new.yaml", "--against", "old.yaml")
     assert done.out.splitlines()[:2] == [
         "new.yaml against old.yaml",
-        "1 group replaced (main, because environment.TOKEN changed), 1 removed (batch)",
+        "1 group replaced (main, because environment.TOKEN changed, along with processes), 1 removed (batch)",
     ]
     assert "nothing will serve queue 'reports'" in done.out
     assert "jobs were not counted: only files were compared" in done.out

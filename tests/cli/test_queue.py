@@ -60,6 +60,15 @@ def test_what_the_file_suspends_stays_suspended(desk):
     assert done.out == "default: stays suspended, by the file\n"
 
 
+def test_resume_of_all_says_what_it_leaves_suspended(desk):
+    """A queue that was suspended by name, with the command that resumes it."""
+    desk.fusiond("suspend", "reports")
+    desk.fusiond("suspend", "--all")
+    resumed = desk.fusiond("resume", "--all").out.splitlines()
+    assert resumed[0] == "default: resumed"
+    assert resumed[1] == "reports: stays suspended, by name or by the file (fusiond resume QUEUE)"
+
+
 def test_an_unknown_queue_is_named_with_the_nearest(desk):
     """One sentence, status 1, and nothing is suspended."""
     done = desk.fusiond("suspend", "default", "reprots")

@@ -7,6 +7,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
+from fusiond.cli.status.report import program_notes
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
 from fusiond.schedule import publishing
@@ -177,7 +178,8 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
     until(lambda: worker()["state"] == "suspended", worker)
     assert worker()["suspended_queues"] == ["default"]
     run(place.broker.suspend("default", by="operator", on=False))
-    assert worker()["state"] == "idle"
+    # It asks Redis for jobs first.
+    until(lambda: worker()["state"] == "idle", worker)
     program.signal(signal.SIGKILL)
     program.wait()
     until(lambda: worker()["state"] == "silent", worker)
@@ -219,6 +221,27 @@ def test_a_sink_that_is_behind_is_named_with_the_reason(desk, status):
     assert "sink 'audit'" not in status().out
     desk.run(desk.verbs.end_daemon("other", file))
     assert "fusiond_sink_failing" not in samples(status("--metrics").out)
+
+
+def test_a_drained_host_is_no_reason_to_call_a_queue_unserved(desk, status):
+    """Its group is there, and claims again when the drain is undone; a group that is being replaced does not."""
+    desk.enqueued("send")
+    desk.serve()
+    worker = {"queues": "default", "state": "draining", "phase": "draining", "answers": 0}
+    desk.run(desk.verbs.announce("host.1", worker))
+    assert status("--json").json["unserved"]
+    desk.run(desk.verbs.announce("host.1", worker | {"phase": "serving"}))
+    seen = status("--json").json
+    assert (seen["unserved"], seen["drained"]) == ([], [{"queue": "default", "jobs": 1, "hosts": ["host"]}])
+    remedy = "1 job waits in queue 'default', whose worker groups are drained on host; fusiond drain --undo there"
+    assert remedy in status().out
+
+
+def test_a_program_that_has_not_said_how_many_jobs_it_runs_is_not_said_to_run_none():
+    """The number is there a moment later."""
+    said = dict.fromkeys(["stopped_by_operator", "deaths", "reason", "retry_in", "unloaded"])
+    assert [*program_notes(said | {"draining": True, "busy": None})] == ["draining"]
+    assert [*program_notes(said | {"draining": True, "busy": 1})] == ["draining, 1 job left"]
 
 
 def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, status):

@@ -93,6 +93,9 @@ def test_a_drained_host_claims_nothing_until_that_is_undone(daemon):
     until(lambda: run("job", "show", waiting, "--json").json[0]["status"] == "finished")
     # Its line is there a moment after its end.
     until(lambda: waiting.rpartition("/")[2] in run("group", "logs", "main", "-n", "2").out)
+    # The generation before began, and has ended; the new one is asked for more without it.
+    said = run("group", "logs", "main", "-n", "999").out
+    assert said.index("worker:main@1") < said.index("worker:main@2")
     assert [each["name"] for each in run("group", "list", "--json").json] == ["worker:main@2"]
     assert run("group", "logs", "mian").err.startswith("fusiond: no group 'mian'")
 

@@ -1,5 +1,6 @@
 """What cannot run is refused before the commit: the old generation serves on, whoever asked is told, a start works."""
 
+import sys
 import threading
 import time
 
@@ -108,7 +109,9 @@ def test_a_wrong_path_is_refused_with_a_remedy_and_no_empty_promise(daemon):
     own = "main: {queues: [default]}\n  quickies: {queues: [quick]}"
     for path, remedy in {
         "storeis.colour": "did you mean 'stories.colour'?",
-        "nowhere.at_all": f"correct the path, or `directory`, which is {daemon.app}",
+        "nowhere.at_all": (
+            f"correct the path, or `directory`, which is {daemon.app}, or `python`, which is {sys.executable}"
+        ),
     }.items():
         tasks = f"  quick: {{run: {path}, queue: quick}}\n"
         reason = daemon.reload(daemon.body(own, tasks=tasks, more="queues: {quick: {}}\n"))["reason"]

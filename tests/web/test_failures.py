@@ -59,7 +59,7 @@ def test_a_whole_group_is_requeued_or_dropped(dashboard, desk, failures):
     assert dashboard.post(f"/api/v1/failures/{many}/requeue").json["jobs"] == 5
     assert [desk.run(desk.verbs.counts(queue)).queued for queue in ("default", "reports")] == [3, 2]
     dropped = dashboard.post(f"/api/v1/failures/{few}/drop").json
-    assert (dropped["jobs"], "2 of them when a minute has passed" in dropped["sentence"]) == (2, True)
+    assert (dropped["jobs"], "2 of them a minute after their end at the earliest" in dropped["sentence"]) == (2, True)
     assert dashboard.post(f"/api/v1/failures/{many}/requeue").status == 404
     assert desk.run(desk.verbs.counts("reports")).failed == 1
 

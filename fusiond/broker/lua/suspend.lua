@@ -1,10 +1,10 @@
 -- include: now queue score text job events
 --
 -- suspend(queue, by, on, who): no claim takes a job while the operator or the file says so; enqueue, due times and
--- rescues continue
+-- rescues continue. A word about all queues changes nothing of one that the operator has suspended by its name
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 operator | file · 2 1: suspend, 0: resume · 3 who asks, or empty
+-- ARGV  1 operator | all | file; `all`: the operator, of all queues · 2 1: suspend, 0: resume · 3 who asks, or empty
 -- reply 1 if the queue is suspended now, by either
 --
 -- moves nothing
@@ -12,8 +12,10 @@
 
 -- at maxmemory Redis runs a script whose first write frees memory
 redis.call('ZREM', QUEUE, '')
-local field, name = 'suspended_' .. ARGV[1], ARGV[1] == 'file' and 'the file' or ARGV[3] or ''
+local field, name = 'suspended_operator', ARGV[3] or ''
+if ARGV[1] == 'file' then field, name = 'suspended_file', 'the file' end
 local conf = redis.call('HMGET', CONF, field, 'events')
+if ARGV[1] == 'all' and conf[1] and conf[1] ~= 'all' then return 1 end
 -- a daemon repeats what its file says
 if (conf[1] and '1' or '0') ~= ARGV[2] then read_events(conf[2], as_operator(name)) end
 if events then
@@ -21,7 +23,7 @@ if events then
   events.write()
 end
 if ARGV[2] == '1' then
-  redis.call('HSET', CONF, field, 1)
+  redis.call('HSET', CONF, field, ARGV[1])
   -- so no enqueue claims its job
   redis.call('DEL', WAKE)
   return 1

@@ -75,17 +75,21 @@ class OperatorVerbs(QueryVerbs):
         """
         return scripted("discard", self.keys.root(queue), (int(finished), who, *ids), numbers(len(ids)))
 
-    def suspend(self, queue: str, *, by: Literal["operator", "file"], on: bool, who: str = "") -> Call[bool]:
-        """Have nothing claimed from the queue, or let it go on; whether it is suspended now, by either of the two."""
+    def suspend(self, queue: str, *, by: Literal["operator", "all", "file"], on: bool, who: str = "") -> Call[bool]:
+        """
+        Have nothing claimed from the queue, or let it go on; whether it is suspended now, by whomever.
+
+        `by`: `all` is the operator, who says it of all queues; it leaves alone what was suspended by name.
+        """
         return scripted("suspend", self.keys.root(queue), (by, int(on), who), bool)
 
     def suspend_all(self, *, on: bool, who: str = "") -> Plan[dict[str, bool]]:
-        """As `suspend` by the operator, of all queues and of those still to come; each queue with whether it is now."""
+        """`suspend` all queues, and those still to come; each queue with whether it is suspended now."""
         # the mark before the list: whoever declares a queue between the two reads the mark after it is in the list
         meta = self.keys.meta
         yield plain(nothing, "HSET", meta, _MARK, 1) if on else plain(nothing, "HDEL", meta, _MARK)
         names: list[str] = yield self.queues()
-        now = yield [self.suspend(name, by="operator", on=on, who=who) for name in names]
+        now = yield [self.suspend(name, by="all", on=on, who=who) for name in names]
         return dict(zip(names, now, strict=True))
 
     def configure(
@@ -146,7 +150,7 @@ class OperatorVerbs(QueryVerbs):
         while new:
             # before they are listed, so that none is claimed from unsuspended once it is known
             if wanted != suspended:
-                yield [self.suspend(name, by="operator", on=wanted) for name in new]
+                yield [self.suspend(name, by="all", on=wanted) for name in new]
                 suspended = wanted
             _, wanted = yield [plain(nothing, "SADD", self.keys.queues, *new), is_marked]
             if wanted == suspended:

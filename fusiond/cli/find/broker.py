@@ -64,12 +64,8 @@ class Session:
 
 
 @contextmanager
-def session(options: argparse.Namespace, *, any_layout: bool = False) -> Iterator[Session]:
-    """
-    A session with the broker that the command means. Raises FusionError.
-
-    `any_layout`: the command itself minds that another version may have written the keys in another way.
-    """
+def session(options: argparse.Namespace) -> Iterator[Session]:
+    """A session with the broker that the command means. Raises FusionError, also for keys of another layout."""
     from fusiond.broker.layout import layout_of, refuse_other
     from fusiond.broker.redis.connection import connect
     from fusiond.broker.verbs import Verbs
@@ -80,8 +76,7 @@ def session(options: argparse.Namespace, *, any_layout: bool = False) -> Iterato
     except ValueError as error:
         raise UsageError(str(error)) from error
     with connect(settings, runtime, repeats=1) as connection:
-        if not any_layout:
-            refuse_other(connection.run(layout_of(verbs.keys)), verbs.keys)
+        refuse_other(connection.run(layout_of(verbs.keys)), verbs.keys)
         yield Session(verbs, connection)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: in the order of `job list`
 _STATUSES: Final = ("started", "queued", "held", "scheduled", "deferred", "failed", "canceled", "finished")
-_LATER: Final = "deleted when a minute has passed since they ended"
+_LATER: Final = "to be deleted, a minute after their end at the earliest"
 _DONE: Final = {"delete": "deleted", "discard": "discarded"}
 
 

@@ -23,7 +23,7 @@ from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
 from fusiond.errors import BrokerError, FusionError
 from fusiond.inspecting.queues import count_each
-from fusiond.inspecting.worker_states import unkilled
+from fusiond.inspecting.worker_states import drained_queues, unkilled
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
 from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
@@ -52,6 +52,22 @@ class UnservedQueue:
         return f"{count(self.jobs, 'job')} {verb} {where}; start a worker group that serves it{move}"
 
 
+@dataclass(frozen=True, slots=True)
+class DrainedQueue:
+    """A queue with waiting jobs, all worker groups of which an operator drains."""
+
+    queue: str
+    jobs: int
+    #: where these groups are
+    hosts: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """For people."""
+        verb = "waits" if self.jobs == 1 else "wait"
+        where = f"in queue '{self.queue}', whose worker groups are drained on {', '.join(self.hosts)}"
+        return f"{count(self.jobs, 'job')} {verb} {where}; fusiond drain --undo there"
+
+
 @dataclass(slots=True)
 class Report:
     """The daemon and the broker; a part that is out of reach is None, and `errors` has the reason."""
@@ -59,6 +75,7 @@ class Report:
     daemon: dict[str, Any] | None = None
     queues: dict[str, Counts] | None = None
     unserved: list[UnservedQueue] = field(default_factory=list)
+    drained: list[DrainedQueue] = field(default_factory=list)
     #: (queue, task) of held jobs that no living worker group can run
     held: list[tuple[str, HeldTask]] = field(default_factory=list)
     #: None: not asked for
@@ -88,6 +105,7 @@ class Report:
             "daemon": self.daemon,
             "queues": self.queues and documents(self.queues),
             "unserved": [asdict(each) for each in self.unserved],
+            "drained": [asdict(each) for each in self.drained],
             "held": [
                 {"queue": queue, "task": held.task, "jobs": held.jobs, "error": held.error or None}
                 for queue, held in self.held
@@ -113,6 +131,7 @@ class Report:
         if self.queues is not None:
             parts.append(listed(self.queues))
         parts += [each.sentence() for each in self.unserved]
+        parts += [each.sentence() for each in self.drained]
         parts += [legible(sentence(queue, held)) for queue, held in self.held]
         if self.workers is not None:
             parts.append(workers_page(self.workers))
@@ -160,9 +179,15 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
     report.sinks = session.run(sink_states(verbs, report.files, [*report.queues]))
     if options.workers:
         report.workers = ask_workers(session, report.queues)
-    report.unkilled = unkilled(session.run(verbs.workers()))
+    workers = session.run(verbs.workers())
+    report.unkilled = unkilled(workers)
     catalogue = session.run(verbs.catalogue())
-    report.unserved = list(_unserved(session, catalogue, report.queues, options))
+    waiting = {name: each.waiting for name, each in report.queues.items() if each.waiting}
+    idle = {name: jobs for name, jobs in waiting.items() if name not in catalogue.serving}
+    drained = drained_queues(workers)
+    report.drained = [DrainedQueue(name, jobs, drained[name]) for name, jobs in idle.items() if name in drained]
+    unserved = {name: jobs for name, jobs in idle.items() if name not in drained}
+    report.unserved = list(_unserved(session, catalogue, unserved, options))
     report.held = stuck_tasks(catalogue, report.queues)
 
 
@@ -177,15 +202,14 @@ def _late_sentence(sink: str, state: SinkState) -> str:
 
 
 def _unserved(
-    session: broker.Session, catalogue: Catalogue, queues: dict[str, Counts], options: argparse.Namespace
+    session: broker.Session, catalogue: Catalogue, queues: dict[str, int], options: argparse.Namespace
 ) -> Iterator[UnservedQueue]:
     given = (("-c", options.config), ("--namespace", options.namespace))
     place = "".join(f" {option} {shlex.quote(value)}" for option, value in given if value)
-    for queue, counts in queues.items():
-        if counts.waiting and queue not in catalogue.serving:
-            target = _target(session, catalogue, queue)
-            command = target and f"fusiond requeue --from-queue {queue} --queue {target}{place}"
-            yield UnservedQueue(queue, counts.waiting, command)
+    for queue, jobs in queues.items():
+        target = _target(session, catalogue, queue)
+        command = target and f"fusiond requeue --from-queue {queue} --queue {target}{place}"
+        yield UnservedQueue(queue, jobs, command)
 
 
 def _target(session: broker.Session, catalogue: Catalogue, queue: str) -> str | None:
@@ -293,8 +317,8 @@ def program_notes(program: dict[str, Any]) -> Iterator[str]:
 
 def _phase(program: dict[str, Any]) -> Iterator[str]:
     if program["draining"]:
-        left = count(program["busy"] or 0, "job")
-        yield f"draining, {left} left{', waits for Redis' if program.get('waits_for_redis') else ''}"
+        left = "" if program["busy"] is None else f", {count(program['busy'], 'job')} left"
+        yield f"draining{left}{', waits for Redis' if program.get('waits_for_redis') else ''}"
     elif program["trial"]:
         yield "being tried"
     elif program["pid"] and not program["ready"]:

@@ -44,6 +44,8 @@ class GroupChange:
     because: tuple[str, ...] = ()
     #: before and after, if `processes` is the only key that changes
     resized: tuple[int, int] | None = None
+    #: keys that change as well, and would not cause it
+    besides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,8 @@ class Plan:
     def replacing(self, names: Container[str], cause: str) -> "Plan":
         """The same with these groups replaced for another cause than a key: `code`, `release`, `environment_file`."""
         groups = tuple(
-            GroupChange(group.name, "replaced", (*group.because, cause))
-            if group.name in names and group.action in ("kept", "changed")
+            _replaced_too(group, cause)
+            if group.name in names and group.action in ("kept", "changed", "replaced")
             else group
             for group in self.groups
         )
@@ -211,10 +213,18 @@ def _group_change(old: Config, new: Config, name: str) -> GroupChange:
     unloaded = [task for task in _tasks_of(new, after) if loaded.get(task.name) != task.run]
     brought = [_brought_by(old, task, queues_changed=before.queues != after.queues) for task in unloaded]
     if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *brought, *_webhooks(old, new, after)]:
-        return GroupChange(name, "replaced", tuple(dict.fromkeys(replacing)))
+        because = tuple(dict.fromkeys(replacing))
+        return GroupChange(name, "replaced", because, besides=tuple(key for key in keys if key not in because))
     are_numbers = keys == ["processes"] and not (before.scaling or after.scaling)
     resized = (before.processes, after.processes) if are_numbers else None
     return GroupChange(name, "changed" if keys else "kept", tuple(keys), resized)
+
+
+def _replaced_too(group: GroupChange, cause: str) -> GroupChange:
+    """The group, replaced for this cause, too."""
+    if group.action == "replaced":
+        return dataclasses.replace(group, because=tuple(dict.fromkeys((*group.because, cause))))
+    return GroupChange(group.name, "replaced", (cause,), besides=group.because)
 
 
 def _brought_by(old: Config, task: Task, *, queues_changed: bool) -> str:
@@ -321,7 +331,8 @@ def _kind(group: GroupChange) -> str:
 def _because(group: GroupChange) -> str:
     if group.resized:
         return f"{group.name}, {group.resized[0]} → {_plural(group.resized[1], 'process', 'processes')}"
-    return f"{group.name}, because {_few(group.because)} changed" if group.because else group.name
+    besides = f", along with {_few(group.besides)}" if group.besides else ""
+    return f"{group.name}, because {_few(group.because)} changed{besides}" if group.because else group.name
 
 
 def _section_phrase(change: SectionChange) -> str:

@@ -144,7 +144,8 @@ class FusionNamespace:
         """What the programs of a worker group have logged last.
 
         @param string group     its name
-        @param string offsets   JSON: program → the byte from which on; 0 without it
+        @param string offsets   JSON: program → the byte from which on; 0 without it; if empty, the answer begins with
+                                what the generation before has logged, under the name of the part
         @return string texts    JSON: program → size: bytes that there are now; text: from that byte on, or from the
                                 beginning if there are fewer bytes than that
         """
@@ -155,7 +156,8 @@ class FusionNamespace:
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise RPCError(Faults.INCORRECT_PARAMETERS, "offsets is no JSON object of numbers") from None
         programs = [process.program for process in self._processes if process.program.part == part_of(group)]
-        return json.dumps({each.name: _logged(each.tail, known.get(each.name, 0)) for each in programs})
+        before = {} if known else {each.part: _logged(each.tail_before, 0) for each in programs}
+        return json.dumps(before | {each.name: _logged(each.tail, known.get(each.name, 0)) for each in programs})
 
     def status(self) -> Callable[[], Any]:
         """How the daemon is; answered when each program has said whether it serves, or has had time to.

@@ -135,10 +135,10 @@ def _is_missing(name: str, error: BaseException) -> bool:
 
 
 def _failed(name: str, error: BaseException) -> TaskError:
-    what = errortext.type_name(type(error))
-    return TaskError(
-        "IMPORT_ERROR", f"module '{name}' failed to import{_place(error)}: {what}: {errortext.message(error)}"
-    )
+    what = f"{errortext.type_name(type(error))}: {errortext.message(error)}"
+    if type(error) is ModuleNotFoundError:
+        what += f"; install it for {sys.executable}, or name another interpreter by `python`"
+    return TaskError("IMPORT_ERROR", f"module '{name}' failed to import{_place(error)}: {what}")
 
 
 def _place(error: BaseException) -> str:

@@ -35,7 +35,9 @@ def remedy(path: str, error: task.TaskError, directory: str) -> str:
         return ""
     if near:
         return f"did you mean {near[0]!r}?"
-    return f"correct the path, or `directory`, which is {directory}" if reason == "missing-module" else ""
+    if reason != "missing-module":
+        return ""
+    return f"correct the path, or `directory`, which is {directory}, or `python`, which is {sys.executable}"
 
 
 def wrong_part(path: str, error: task.TaskError) -> tuple[str, list[str]]:

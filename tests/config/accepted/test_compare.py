@@ -88,6 +88,15 @@ def test_a_group_is_replaced(old, new, key):
     assert next(group for group in found.groups if group.name == "other").because == (key,)
 
 
+def test_what_changes_with_that_which_replaces_a_group_is_named_too():
+    """The keys that would change in place, and a second cause."""
+    found = change("queues: [r]", "queues: [r], user: nobody, processes: 3, drain_timeout: 1h")
+    assert str(found) == "2 groups kept, 1 replaced (other, because user changed, along with processes, drain_timeout)"
+    assert "because user, code changed" in str(found.replacing(["other"], "code"))
+    resized = change("queues: [r]", "queues: [r], processes: 3").replacing(["other"], "code")
+    assert "replaced (other, because code changed, along with processes)" in str(resized)
+
+
 def test_only_keys_are_named_never_values():
     """A value may be a secret."""
     found = change('A: "1"', "A: hunter2")

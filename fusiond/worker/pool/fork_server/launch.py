@@ -188,7 +188,11 @@ def environment(group: WorkerGroup, own: Mapping[str, str], files: dict[str, str
         OSError: an environment file cannot be read, or is not UTF-8.
     """
     name, home = _account(group, own)
-    result = {"PATH": own.get("PATH", os.defpath), "HOME": home, "USER": name, "LOGNAME": name}
+    path = own.get("PATH", os.defpath)
+    programs = Path(interpreter(group)).parent
+    if group.python and (programs.parent / "pyvenv.cfg").exists():
+        path = f"{programs}{os.pathsep}{path}"  # as in a virtual environment that a shell has activated
+    result = {"PATH": path, "HOME": home, "USER": name, "LOGNAME": name}
     result |= {name: own[name] for name in ("LANG", "LC_ALL", "TZ") if name in own}
     passed = (name for pattern in group.pass_environment for name in fnmatch.filter(own, pattern))
     result |= {name: own[name] for name in passed}

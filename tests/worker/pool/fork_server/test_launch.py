@@ -5,6 +5,7 @@ import os
 import pwd
 import resource
 import tempfile
+import venv
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +46,19 @@ def test_environment_wins_nearest_first(tmp_path):
     }.items() <= found.items()
     assert "SECRET" not in found
     assert found["HOME"] == pwd.getpwnam(found["USER"]).pw_dir
+
+
+def test_programs_of_the_groups_virtual_environment_are_found_first(tmp_path):
+    """As in a shell that has activated it. Another interpreter, and a PATH of the file, leave PATH as it is."""
+    venv.create(tmp_path / ".venv", symlinks=True)
+    python = str(tmp_path / ".venv/bin/python")
+
+    def path(**keys):
+        return environment(WorkerGroup("g", **keys), {"PATH": "/usr/bin:/bin"}, {})["PATH"]
+
+    assert path(python=python) == f"{tmp_path}/.venv/bin:/usr/bin:/bin"
+    assert path(python=python, environment={"PATH": "/opt/bin"}) == "/opt/bin"
+    assert path(python=str(tmp_path / "bin/python")) == path() == "/usr/bin:/bin"
 
 
 def test_environment_of_another_user():
