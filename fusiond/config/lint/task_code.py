@@ -5,6 +5,7 @@ Turn the results of loading the task code into problems with places.
 file knows where each path, argument and exception is written.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, Signature
@@ -132,9 +133,9 @@ def _starts(root: Node, config: Config, probed: Probed) -> Iterator[Problem]:
 
 
 def _remedy(config: Config, group: str, reason: str) -> str:
-    directory = config.workers[group].directory
+    directory, python = config.workers[group].directory, config.workers[group].python or sys.executable
     return {
-        "missing-module": f"correct the path, or `directory`, which is {directory}",
+        "missing-module": f"correct the path, or `directory`, which is {directory}, or `python`, which is {python}",
         "missing-attribute": "correct the path, or write the function",
         "not-callable": "write the path of a function",
         "broken-module": "correct the module",
