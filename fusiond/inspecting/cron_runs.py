@@ -32,9 +32,12 @@ def in_force(entry: CronEntry, state: CronState) -> CronEntry:
     if state.first_seen is None:
         return entry
     schedule, _, last = state.timetable.rpartition(" ")
-    if schedule == "every":
+    if schedule != "every":
+        return replace(entry, schedule=schedule, every=None, timezone=last, suspended=not state.counted)
+    try:
         return replace(entry, schedule=None, every=seconds(last), suspended=not state.counted)
-    return replace(entry, schedule=schedule, every=None, timezone=last, suspended=not state.counted)
+    except ValueError:
+        return entry  # no scheduler has written it
 
 
 def run_now(verbs: Verbs, config: Config, entry: CronEntry, who: str) -> Plan[JobRef | RunRef]:

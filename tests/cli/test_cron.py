@@ -116,3 +116,20 @@ def test_entries_are_steered_while_the_file_is_wrong(desk, broken):
     assert cron("run", "nightly").status == 0
     (desk.cwd / "other.yaml").write_text(broken)
     assert cron("suspend", "often", "-c", "other.yaml").status == 1
+
+
+@pytest.mark.parametrize("timetable", ["every x", "x", "* * * Mars/Olympus"])
+def test_a_forged_timetable_ends_no_list(desk, timetable):
+    """Whoever can write to Redis can write one; the other entries are listed, and there is no traceback."""
+    desk.run(plain(as_is, "HSET", "fusion:cron", "nightly first_seen", 1, "nightly timetable", timetable))
+    done = desk.fusiond("cron", "list", "--json")
+    assert [entry["name"] for entry in done.json] == ["nightly", "often", "asleep"]
+    assert done.json[1]["next"]
+
+
+def test_a_forged_tick_is_one_sentence(desk):
+    """A moment that no scheduler has written."""
+    desk.run(plain(as_is, "HSET", "fusion:cron", "nightly last", "yesterday"))
+    done = desk.fusiond("cron", "list")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("fusiond: what Redis holds cannot be read")
