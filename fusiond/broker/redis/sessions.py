@@ -99,8 +99,9 @@ class LoopSession(asyncio.BufferedProtocol):
         self._reader = _reader()
         self._transport: Any = None
         #: for every receive. In a small process, asyncio's own 256 KiB for each double the CPU time of an exchange:
-        #: glibc takes them from the kernel, and gives them back, every time
-        self._received = bytearray(_RECEIVED)
+        #: glibc takes them from the kernel, and gives them back, every time. A memoryview: over TLS, asyncio loses what
+        #: it receives into a part of a bytearray (CPython issue 156275)
+        self._received = memoryview(bytearray(_RECEIVED))
         #: why there is no connection any more
         self._lost: OSError | None = None
         #: what waits for bytes, and for the transport to take more
@@ -179,7 +180,7 @@ class LoopSession(asyncio.BufferedProtocol):
         """What is sent goes there."""
         self._transport = transport
 
-    def get_buffer(self, _size: int) -> bytearray:
+    def get_buffer(self, _size: int) -> memoryview:
         """Where the next bytes go."""
         return self._received
 

@@ -3,19 +3,26 @@
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import shutil
 import ssl
 import subprocess
+import sys
+import termios
 import threading
 
 import pytest
+from hiredis import pack_command
 
 from fusiond import Client
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis.address import address
 from fusiond.broker.redis.connection import connect, connect_async
+from fusiond.broker.redis.sessions import LoopSession
 from fusiond.config import model
 from fusiond.errors import BrokerUnavailable
 from tests.support.asking import KINDS, ask
+from tests.support.running import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
 
@@ -30,8 +37,8 @@ class Door(threading.Thread):
     def __init__(self, path, certificate, key):
         super().__init__(daemon=True)
         self._path = path
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(certificate, key)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(certificate, key)
         self._ready = threading.Event()
         self.port = 0
 
@@ -39,7 +46,7 @@ class Door(threading.Thread):
         asyncio.run(self._serve())
 
     async def _serve(self):
-        server = await asyncio.start_server(self._let_through, "127.0.0.1", 0, ssl=self._context)
+        server = await asyncio.start_server(self._let_through, "127.0.0.1", 0, ssl=self._tls)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await asyncio.Event().wait()
@@ -99,6 +106,28 @@ def settings(redis_server, papers):
 def test_replies_that_are_larger_than_a_record(settings, tmp_path, kind):
     """Several, over one connection."""
     assert ask(kind, settings, tmp_path, [LARGE, LARGE]) == [300_000] * 2
+
+
+def test_records_that_came_together(settings, tmp_path):
+    """Here asyncio takes several of them into one buffer."""
+
+    async def story():
+        where = address(settings, tmp_path, PATIENCE)
+        session = await LoopSession.connected(where, where.places[0])
+        await session.send(pack_command(LARGE.words))
+        connected = session._transport.get_extra_info("socket")
+        # Nothing is read before this, since the loop does not run.
+        until(lambda: _waiting_bytes(connected) > 1 << 15)
+        reply = await session.read()
+        session.close()
+        return reply
+
+    assert asyncio.run(story()) == LARGE.words[1].encode()
+
+
+def _waiting_bytes(connected):
+    """How many bytes the kernel holds for a socket."""
+    return int.from_bytes(fcntl.ioctl(connected.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_messages_are_heard(settings, tmp_path):
