@@ -50,8 +50,9 @@ def _explain(options: arguments.Options) -> None:
 def _list(options: arguments.Options) -> None:
     """[broker] List the file's entries with their last and next ticks."""
     from fusiond.config.units import written
-    from fusiond.inspecting.cron_runs import in_force, outcomes_of
+    from fusiond.inspecting.cron_runs import outcomes_of
     from fusiond.schedule.cron import next_tick, problem_here
+    from fusiond.schedule.drift import in_force
 
     config = daemon.accepted_config(options)
     with broker.session(options) as session:

@@ -109,7 +109,7 @@ def load(
             name = systemd_unit.unit_of(as_named(path))
             unit = unit_file or (None if elsewhere else systemd_unit.installed(name))
             found.take(systemd_unit.check(sound, config, unit, name))
-    problems = tuple(sorted({*map(odd_characters.named, found.errors), *found.warnings}))
+    problems = tuple(sorted({*map(odd_characters.explained, found.errors), *found.warnings}))
     return Loaded(None if found.errors else config, problems, tree)
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fusiond.broker.call import Plan, together
 from fusiond.broker.ticks import CronState
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config, CronEntry
-from fusiond.config.units import seconds
 from fusiond.enqueue_options import NO_OPTIONS
 from fusiond.flows.run_control import RunControl, RunRef
 from fusiond.flows.shapes import shape_of
@@ -25,19 +23,6 @@ def outcomes_of(verbs: Verbs, states: Sequence[CronState]) -> Plan[list[str]]:
     """The status of the job of each last tick; once it was dropped, the last status that was stored; "": no job."""
     statuses = iter((yield from together([verbs.last_status(state) for state in states if state.last_job])))
     return [str(next(statuses) or state.last_status or "gone") if state.last_job else "" for state in states]
-
-
-def in_force(entry: CronEntry, state: CronState) -> CronEntry:
-    """The entry with the timetable by which it ticks: that of another host, if that one's file is newer."""
-    if state.first_seen is None:
-        return entry
-    schedule, _, last = state.timetable.rpartition(" ")
-    if schedule != "every":
-        return replace(entry, schedule=schedule, every=None, timezone=last, suspended=not state.counted)
-    try:
-        return replace(entry, schedule=None, every=seconds(last), suspended=not state.counted)
-    except ValueError:
-        return entry  # no scheduler has written it
 
 
 def run_now(verbs: Verbs, config: Config, entry: CronEntry, who: str) -> Plan[JobRef | RunRef]:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from fusiond.broker.hosts.host_records import CronDeclaration, DeclaredEntry, FileInForce
+from fusiond.broker.ticks import CronState
 from fusiond.config.fields import default_of
 from fusiond.config.model import Config, CronEntry, Task
-from fusiond.config.units import written
+from fusiond.config.units import seconds, written
 from fusiond.flows.shapes import Shape
 
 #: fields that a sentence compares if two declarations differ
@@ -60,6 +61,19 @@ class Drift:
 def timetable(entry: CronEntry) -> str:
     """When the entry ticks, as text. If it changes, ticks from before the change are not due."""
     return f"every {written(entry.every)}" if entry.every is not None else f"{entry.schedule} {entry.timezone}"
+
+
+def in_force(entry: CronEntry, state: CronState) -> CronEntry:
+    """The entry with the timetable by which it ticks: that of another host, if that one's file is newer."""
+    if state.first_seen is None:
+        return entry
+    schedule, _, last = state.timetable.rpartition(" ")
+    if schedule != "every":
+        return replace(entry, schedule=schedule, every=None, timezone=last, suspended=not state.counted)
+    try:
+        return replace(entry, schedule=None, every=seconds(last), suspended=not state.counted)
+    except ValueError:
+        return entry  # no scheduler has written it
 
 
 def digest(entry: CronEntry, task: Task, shape: Shape | None = None) -> str:

@@ -28,7 +28,7 @@ def test_a_page_needs_neither_jobs_nor_a_daemon(dashboard, path):
 
 
 def test_the_overview_says_what_needs_attention(dashboard, desk):
-    """Jobs that nobody serves, suspended queues, a daemon that does not answer; the worst first."""
+    """Jobs that nobody serves, drained hosts, a daemon that does not answer; the worst first."""
     desk.run(desk.verbs.enqueue("reports", [NewJob("a", "report", b"[[],{}]")]))
     desk.run(desk.verbs.serve("test", "host.1", []))
     found = dashboard.get("/api/v1/overview").json
@@ -38,6 +38,13 @@ def test_the_overview_says_what_needs_attention(dashboard, desk):
     levels = [each["level"] for each in found["attention"]]
     assert levels == sorted(levels, key=("bad", "warning", "note").index)
     assert (found["waiting"], found["running"]) == (1, 0)
+    drained = {"queues": "reports", "state": "draining", "phase": "serving", "answers": 0}
+    desk.run(desk.verbs.announce("web-2.1", drained))
+    queues = {each["name"]: each for each in dashboard.get("/api/v1/queues").json["queues"]}
+    assert queues["reports"]["drained_on"] == ["web-2"]
+    overview = dashboard.get("/").text
+    assert "1 job in queue reports, whose worker groups are drained on web-2" in overview
+    assert "which no living worker group serves" not in overview
 
 
 def test_hosts_are_told_with_the_generation_that_they_run(dashboard, desk):

@@ -11,7 +11,7 @@ _BLANK, _MARK = frozenset({"Zs", "Zl", "Zp", "Cf", "Cc"}), frozenset({"Pd", "Pi"
 _QUOTES: Final = {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-"}
 
 
-def named(problem: Problem) -> Problem:
+def explained(problem: Problem) -> Problem:
     """The error whose remedy is what to write for the first such character in, or beside, what it underlines."""
     start = max(0, problem.column - 2)
     for column, char in enumerate(problem.excerpt[start : problem.column + problem.width], start + 1):

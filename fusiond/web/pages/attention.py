@@ -52,7 +52,10 @@ def of_daemon(status: dict[str, Any] | None) -> Iterator[Attention]:
 def of_queues(queues: Sequence[QueueRow]) -> Iterator[Attention]:
     """Queues in which jobs are stuck."""
     for queue in queues:
-        if queue.waiting and not queue.served:
+        if queue.waiting and queue.drained_on:
+            by = f"{plural(queue.waiting, 'job')} in queue {queue.name}, whose worker groups are drained"
+            yield Attention("warning", f"{by} on {', '.join(queue.drained_on)}", "/queues")
+        elif queue.waiting and not queue.served:
             stuck = f"{plural(queue.waiting, 'job')} in queue {queue.name}, which no living worker group serves"
             yield Attention("bad", stuck, "/queues")
         elif queue.suspended_by and queue.waiting:

@@ -10,9 +10,9 @@ from fusiond.config.model import Config, CronEntry
 from fusiond.config.units import written
 from fusiond.flows.run_control import RunRef
 from fusiond.flows.shapes import shape_of_entry
-from fusiond.inspecting.cron_runs import in_force, outcomes_of, run_now
+from fusiond.inspecting.cron_runs import outcomes_of, run_now
 from fusiond.schedule.cron import next_tick, problem_here, ticks
-from fusiond.schedule.drift import digest
+from fusiond.schedule.drift import digest, in_force
 from fusiond.schedule.overdue import overdue_since
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from fusiond.broker.records import Counts
 from fusiond.inspecting.queues import limits_in_words
+from fusiond.inspecting.worker_states import drained_queues
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall, view_of
 from fusiond.web.filters import plural
@@ -43,6 +45,8 @@ class QueueRow:
     limits: list[str]
     #: whether a living worker group claims from it
     served: bool
+    #: where no group claims from it: the hosts that an operator has drained, and whose groups would
+    drained_on: list[str]
     #: how many jobs were ready, every ten seconds, the newest last
     history: list[int]
 
@@ -65,11 +69,16 @@ async def queues(backend: Backend) -> QueueList:
     """All queues, those with trouble first."""
     counted, errors = await backend.counts()
     serving = (await backend.catalogue()).serving
-    rows = [row(backend, name, counts, served=name in serving) for name, counts in counted.items()]
+    idle = counted.keys() - serving
+    drained = drained_queues(await backend.run(backend.verbs.workers())) if idle else {}
+    rows = [
+        row(backend, name, counts, served=name not in idle, drained_on=drained.get(name, ()))
+        for name, counts in counted.items()
+    ]
     return QueueList(sorted(rows, key=lambda each: (each.served or not each.waiting, each.name)), errors)
 
 
-def row(backend: Backend, name: str, counts: Counts, *, served: bool) -> QueueRow:
+def row(backend: Backend, name: str, counts: Counts, *, served: bool, drained_on: Iterable[str]) -> QueueRow:
     """A queue."""
     return view_of(
         QueueRow,
@@ -80,6 +89,7 @@ def row(backend: Backend, name: str, counts: Counts, *, served: bool) -> QueueRo
         suspended_by="operator" if counts.suspended_by_operator else "file" if counts.suspended_by_file else "",
         limits=[*limits_in_words(counts)],
         served=served,
+        drained_on=[] if served else [*drained_on],
         history=backend.waiting_of(name),
     )
 
