@@ -174,7 +174,7 @@ class JobRecord:
     meta: bytes | None = None
     #: the last 20 attempts that did not finish, and requeues; the oldest first
     history: tuple[PastAttempt, ...] = ()
-    #: the last 4 kB that an attempt has printed that failed, and which attempt
+    #: the last 32 kB that an attempt has printed that failed, and which attempt
     printed: str = ""
     printed_attempt: int | None = None
     #: how far its last attempt has said that it is; None: it has not

@@ -2,7 +2,7 @@
 Where things are: the file, the state and runtime directories of its daemon, and the files in them.
 
     state directory      owner.json  current.json  last-good.json  candidate-<n>.json  history/<n>.jsonl  lock
-                         daemon-id  tail/<program>.log  redis/  web-token  web-ended
+                         daemon-id  tail/<program>.log  redis/  web-token  web-ended  output/
     runtime directory    control.sock  redis/redis.sock  web.url
     /tmp/fusiond-<uid>   pointers/<name>.json, and the runtime directories of users without $XDG_RUNTIME_DIR
 
@@ -255,6 +255,11 @@ def web_token(state: Path) -> Path:
 def ended_sessions(state: Path) -> Path:
     """The sessions of the dashboard whose users have logged out."""
     return state / "web-ended"
+
+
+def job_output(state: Path) -> Path:
+    """Where what jobs have printed is kept."""
+    return state / "output"
 
 
 def web_url(runtime: Path) -> Path:

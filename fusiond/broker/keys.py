@@ -64,6 +64,10 @@ Every key: the data model.
     ns:rights           STRING  for a moment, while a program tries what its user may do; also a channel
     ns:workers          SET     names of workers; also the channel on which they are asked what they do
     ns:worker:<name>    HASH    what a worker says about itself; with a TTL
+    ns:outputs          SET     daemons that keep what jobs print; also the channel on which they are asked for it
+    ns:outputs:<daemon> STRING  the name of its host; with a TTL
+    ns:outputs:answers:<token>
+                        LIST    what they answer to one question; with a TTL
     ns:catalog          HASH    digest -> "<to be forgotten from, ms>\n<JSON that has it>"
     ns:daemons          HASH    daemon -> "<alive until, ms> <generation> <hash> <digest>",
                                 daemon/worker -> "<alive until, ms> <queue> … !<task that does not load there> …
@@ -128,13 +132,16 @@ LARGE_ARGS = b"/args"
 class Keys:
     """The keys of one namespace."""
 
-    __slots__ = ("_roots", "catalog", "cron", "daemons", "meta", "namespace", "queues", "rights", "sinks", "workers")
+    __slots__ = (
+        "_roots", "catalog", "cron", "daemons", "meta", "namespace", "outputs", "queues", "rights", "sinks", "workers",
+    )  # fmt: skip
 
     def __init__(self, namespace: str) -> None:
         self.namespace = _checked(namespace, "namespace")
         self.queues = f"{namespace}:queues"
         self.rights = f"{namespace}:rights"
         self.workers = f"{namespace}:workers"
+        self.outputs = f"{namespace}:outputs"
         self.catalog = f"{namespace}:catalog"
         self.cron = f"{namespace}:cron"
         self.daemons = f"{namespace}:daemons"

@@ -21,6 +21,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     hosts/workers.py          announce · withdraw · ask_workers · worker_names · workers
     hosts/daemons.py          publish_catalogue · stay_alive · end_daemon · serve · catalogue · cron_declarations
                               files_in_force
+    hosts/outputs.py          keep_output · output_hosts · ask_output · answer_output · output_answers
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from fusiond.broker.counters import CounterVerbs
 from fusiond.broker.failures import FailureVerbs
 from fusiond.broker.flow_records import FlowVerbs
 from fusiond.broker.hosts.daemons import DaemonVerbs
+from fusiond.broker.hosts.outputs import OutputVerbs
 from fusiond.broker.hosts.workers import WorkerVerbs
 from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.maintenance.moving import MovingVerbs
@@ -48,6 +50,7 @@ class Verbs(
     WorkerVerbs,
     DaemonVerbs,
     HeldTaskVerbs,
+    OutputVerbs,
 ):
     """The verbs in one namespace."""
 

@@ -5,11 +5,12 @@ The scheduler's program: one in each daemon, none of them a leader.
 2. tick     the cron entries (ticking.py)
 3. sweep    the queues (sweeping.py)
 4. wait     with one timer for what comes first; nothing is polled
-5. obey     apply: publish the new snapshot. SIGTERM, SIGINT and the death of the supervisor end it at once: ticks
+5. answer   who asks what jobs have printed on this host (output_answers.py)
+6. obey     apply: publish the new snapshot. SIGTERM, SIGINT and the death of the supervisor end it at once: ticks
             that were not decided are still due for the next scheduler
 
 While Redis is away it tries again without end, and then publishes everything again. A daemon whose scheduler runs on
-another host (`--only`) has a publisher in its place, which does 1, 4 and 5.
+another host (`--only`) has a publisher in its place, which does 1, 4, 5 and 6.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.errors import BrokerError, BrokerUnfit, ConfigError
 from fusiond.identity import daemon_id
 from fusiond.link_messages import Apply, Command
+from fusiond.paths import job_output
 from fusiond.program import Link, wait_until_set
 from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
 from fusiond.schedule.held_keeping import HeldTaskKeeper
 from fusiond.schedule.left_jobs import left_jobs
+from fusiond.schedule.output_answers import OutputAnswers
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
@@ -57,6 +60,8 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
     hook.run("scheduler")
     scheduler = Scheduler(snapshot, link, runtime, ticks=ticks)
     serving = asyncio.create_task(scheduler.serve())
+    answering = asyncio.create_task(scheduler.answer_output())
+    answering.add_done_callback(_log_failure)
 
     link.end_by(serving.cancel, scheduler.on_command, scheduler.trouble)
     try:
@@ -65,7 +70,13 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
         if not serving.cancelled():
             serving.result()
     finally:
+        answering.cancel()
         await scheduler.close()
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()):
+        log.error("this host no longer answers what jobs have printed", exc_info=error)
 
 
 class Scheduler:
@@ -87,6 +98,9 @@ class Scheduler:
         self._sweeper = Sweeper(broker, connection, snapshot.config, rand)
         self._flows = FlowKeeper(broker, connection, snapshot.config)
         self._held = HeldTaskKeeper(broker, connection, snapshot.config, rand, self._warn)
+        self._output = OutputAnswers(
+            broker, connection, snapshot.config, daemon, directory=job_output(snapshot.path.parent), outage=self._outage
+        )
         self._changed = asyncio.Event()
         #: commands whose snapshot is not published yet
         self._unanswered: list[Apply] = []
@@ -118,6 +132,10 @@ class Scheduler:
                     log.info("Redis is back after %.0f s", time.monotonic() - lost_at)
                 failures = 0
                 await wait_until_set(self._changed, self._until_next())
+
+    async def answer_output(self) -> None:
+        """Say what jobs have printed on this host, until cancelled."""
+        await self._output.keep()
 
     async def close(self) -> None:
         """Say that the daemon ends, and end the connection."""
@@ -155,6 +173,7 @@ class Scheduler:
         self._ticker.set_config(snapshot.config)
         self._sweeper.config = self._held.config = snapshot.config
         self._flows.set_config(snapshot.config)
+        self._output.set_config(snapshot.config)
         self._events.is_on = snapshot.config.events is not None
         logs.set_level(snapshot.config.logging.level)
         self._unanswered.append(command)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
+from fusiond.cli.job import logs
 from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.table import table
@@ -33,8 +34,10 @@ _DONE: Final = {"delete": "deleted", "discard": "discarded"}
 
 
 def register(subparsers: Any) -> None:
-    """Add `job list`, `show`, `cancel` and `delete`, `requeue` and `discard`."""
-    commands = arguments.commands_below(subparsers, "job", "[broker] List, show, cancel and delete jobs.")
+    """Add `job list`, `show`, `logs`, `cancel` and `delete`, `requeue` and `discard`."""
+    commands = arguments.commands_below(
+        subparsers, "job", "[broker] List, show, cancel and delete jobs; see what they print."
+    )
     listing = arguments.command(commands, "list", _list)
     listing.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all")
     listing.add_argument("--status", choices=_STATUSES, action="append", help="may be repeated; default: all")
@@ -48,6 +51,7 @@ def register(subparsers: Any) -> None:
     depth = "look at so many jobs, newest first; default: 10,000"
     listing.add_argument("--depth", type=arguments.positive_number, default=10_000, metavar="N", help=depth)
     show = arguments.command(commands, "show", _show)
+    logs.register(commands)
     cancel = arguments.command(commands, "cancel", _cancel)
     delete = arguments.command(commands, "delete", _delete)
     requeue = arguments.command(subparsers, "requeue", _requeue)
@@ -100,7 +104,7 @@ def _show(options: arguments.Options) -> None:
     from fusiond.masking import masked_job
 
     with broker.session(options) as session:
-        jobs = _tagged(session, [_find(session, name) for name in options.jobs])
+        jobs = _tagged(session, [find_job(session, name) for name in options.jobs])
         holders = session.run_all([session.verbs.lock_holder(job.queue, job.lock) for job in jobs if job.lock])
         jobs = session.run(with_hosts(session.verbs, jobs))
         deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
@@ -269,7 +273,7 @@ def _each_named(
     judge: Callable[[JobRecord, Any], Outcome],
 ) -> int:
     """Run a verb on each job that is named, print what `judge` makes of the replies; returns the exit status."""
-    jobs = [_find(session, name) for name in options.jobs]
+    jobs = [find_job(session, name) for name in options.jobs]
     replies = session.run_all([call(job) for job in jobs])
     judged = [(job, *judge(job, reply)) for job, reply in zip(jobs, replies, strict=True)]
     document = [{"job": job.name, **said} for job, said, _ in judged]
@@ -277,7 +281,7 @@ def _each_named(
     return OK if all(became.done for *_, became in judged) else REFUSED
 
 
-def _find(session: broker.Session, name: str) -> JobRecord:
+def find_job(session: broker.Session, name: str) -> JobRecord:
     """The job of that name, or, if the name is only an id, the job of any queue with that id."""
     queue, _, id_ = name.rpartition("/")
     queues = session.queues(*[queue] if queue else [])

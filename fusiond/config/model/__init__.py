@@ -35,7 +35,20 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from fusiond.argument_values import names_to_bind
 from fusiond.callbacks import WEBHOOK_TASK
-from fusiond.config.kinds import Account, Duration, FilePath, Key, Kind, Name, Partial, Text, between, meanings, text
+from fusiond.config.kinds import (
+    BYTES,
+    Account,
+    Duration,
+    FilePath,
+    Key,
+    Kind,
+    Name,
+    Partial,
+    Text,
+    between,
+    meanings,
+    text,
+)
 from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.flow_steps import Flow
@@ -135,6 +148,16 @@ class UnknownTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What jobs print is kept on the host on which they run, for `fusiond job logs` and the dashboard."""
+
+    #: How much is kept of one attempt: what it prints first.
+    max_per_attempt: Annotated[int, BYTES, Key("Most per attempt", "1MiB", in_place=True)] = 1 << 20
+    #: How much is kept on each host. Beyond it the oldest output is deleted.
+    max_total: Annotated[int, BYTES, Key("Most in all", "10GiB", in_place=True)] = 10 << 30
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """Defaults of tasks and groups; in a Config they are already part of them."""
 
@@ -222,6 +245,11 @@ class Config:
     #: Events of jobs, queues and daemons, for `fusiond events` and for sinks, such as files and webhooks. null: Redis
     #: keeps none.
     events: Annotated[Events | None, Key("Events", {"max_length": 100000}, in_place=True)] = None
+    #: What jobs print is kept on the host on which they run. null: only the end of what a failed attempt has printed is
+    #: kept, in Redis.
+    job_output: Annotated[
+        JobOutput | None, Key("Job output", {}, {"max_per_attempt": "1MiB", "max_total": "10GiB"}, in_place=True)
+    ] = None
     #: Who may use the control socket, in addition to the daemon's own user and root.
     control: Annotated[Control, Key("Control", {"group": "ops"})] = Control()
     #: How the daemon and its programs log.

@@ -271,6 +271,9 @@ class Task:
     result_ttl: Annotated[Duration, Key("Time to keep a result", "500s", "1d")] = 500.0
     #: How long a job is kept that failed or was canceled, with its error; for 60 s at least.
     failure_ttl: Annotated[Duration, Key("Time to keep a failure", "30d")] = 30 * 86400.0
+    #: How long what its jobs print is kept, if the file has `job_output`. null: not at all, not even the end of what a
+    #: failed attempt has printed; for a task that prints secrets.
+    output_ttl: Annotated[Duration | None, Key("Time to keep output", "3d")] = 3 * 86400.0
     #: No attempt of a job begins later than this after its enqueue; a job that waits fails with EXPIRED when a worker
     #: group next claims it. null: it waits for ever.
     expires: Annotated[Duration | None, Key("Expiry", "5m")] = None

@@ -76,12 +76,14 @@ class Dispatcher:
         relay: OutboxRelay,
         outage: Outage,
         on_problems: Callable[[], None],
+        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A dispatcher that claims nothing yet.
 
         `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
-        `relay`: empties outboxes; `on_problems`: called when other tasks load than did before.
+        `relay`: empties outboxes; `on_problems`: called when other tasks load than did before;
+        `on_printed`: as of `Pool`.
         """
         self.conf, self.phase = conf, Phase.HELD
         #: an operator drains this host: it claims nothing, until that is undone
@@ -100,7 +102,7 @@ class Dispatcher:
         self.counts = self._lanes.outcomes.counts
         self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
         self._settler = AttemptSettler(conf, self._lanes.outcomes, self.job_log, self._on_not_loaded)
-        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields)
+        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from fusiond.worker.runtime.wire import JobReport
 
-#: characters of what an attempt has printed that are kept, and bytes of them that Redis gets if it fails
-TAIL = 4096
+#: bytes at the end of what an attempt has printed that Redis gets if it fails
+TAIL = 32768
 #: boot ns; the expiry of a job that never expires
 NEVER = 1 << 63
 
@@ -77,8 +77,9 @@ class Attempt:
     lost: bool = False
     #: how far it is, as it has said last; None: it has not
     report: JobReport | None = None
-    #: the last TAIL characters that it has printed
-    output_tail: str = ""
+    #: at least the last TAIL bytes that it has printed; the bytes that files have taken of its output
+    output_tail: bytearray | None = None
+    kept_bytes: int = 0
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from fusiond import logs
-from fusiond.worker.pool.attempt import TAIL, Attempt, KillReason
+from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.child_reader import ChildReader
 from fusiond.worker.pool.child_socket import RECEIVE
 from fusiond.worker.pool.fork_server.server_handle import ServerHandle
@@ -54,11 +54,13 @@ class Children:
         report: Callable[[PoolReport], None],
         on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
+        *,
+        on_printed: Callable[[Attempt, str], None],
         kind: ChildKind,
     ) -> None:
         """As Pool; `group`: its name."""
         self._group, self.report, self._on_outcome, self._log_fields = group, report, on_outcome, log_fields
-        self._kind = kind
+        self._on_printed, self._kind = on_printed, kind
         self._loop = asyncio.get_running_loop()
         self.slots: dict[int, Slot] = {}
         #: by the number of its slot
@@ -154,8 +156,10 @@ class Children:
     def _line(self, attempt: Attempt | None, line: str, level: int, extra: dict[str, Any]) -> None:
         """Write what a job printed or logged to the group's log."""
         if attempt is not None:
-            said = "\n".join(filter(None, (line, extra.get(logs.EXCEPTION))))
-            attempt.output_tail = f"{attempt.output_tail}{said}\n"[-TAIL:]
+            logger = extra.get("job_logger")
+            text = f"{logging.getLevelName(level)} {logger}: {line}" if logger else line
+            said = "\n".join(filter(None, (text, extra.get(logs.EXCEPTION))))
+            self._on_printed(attempt, said)
         if job_log.isEnabledFor(level):
             fields = {} if attempt is None else self._log_fields(attempt)
             job_log.log(level, "%s", line, extra={**extra, "group": self._group, **fields})

@@ -44,6 +44,7 @@ class Pool:
         report: Callable[[PoolReport], None],
         on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
+        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A pool without a fork server.
@@ -53,9 +54,11 @@ class Pool:
             report: called with what happens here.
             on_outcome: called with each attempt that ran to its end, and what its child said.
             log_fields: gives the fields of the log lines about an attempt.
+            on_printed: called with an attempt and what it has printed or logged, without the line's end.
         """
         self._conf, name = conf, conf.group.name
-        self.children = Children(name, report, on_outcome, log_fields, ChildKind.of(conf.group))
+        kind = ChildKind.of(conf.group)
+        self.children = Children(name, report, on_outcome, log_fields, on_printed=on_printed, kind=kind)
         self.servers = ForkServers(name, self._launch, self.children)
         self.watchdog = Watchdog(self.children)
         self._look_at_age: asyncio.TimerHandle | None = None

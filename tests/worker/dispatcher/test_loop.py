@@ -54,7 +54,8 @@ def played(broker_settings, tmp_path, broker):
             config = Config(queues={"a": Queue("a")}, tasks={"t": Task("t", "x.y")}, workers={"main": main})
             made = Dispatcher(
                 "host.1", GroupConfig(config, main), broker, (first, second),
-                leases=first, relay=OutboxRelay(broker, first, None), outage=None, on_problems=pytest.fail,
+                leases=first, relay=OutboxRelay(broker, first, None), outage=None,
+                on_problems=pytest.fail, on_printed=pytest.fail,
             )  # fmt: skip
             made.pool.capacity.room = lambda: (0, 3)
             made.go()

@@ -40,7 +40,10 @@ async def one_child(**keys):
     """The Children of one child with a job, its end of the socket, the job's serial, and the serials that are heard."""
     heard, forks = asyncio.Queue(), Forks()
     kind = ChildKind(**{"one_job": True, "concurrency": 1, "is_concurrent": False, "tells_start": False, **keys})
-    children = Children("main", lambda _: None, lambda _, outcome: heard.put_nowait(outcome.serial), lambda _: {}, kind)
+    children = Children(
+        "main", lambda _: None, lambda _, outcome: heard.put_nowait(outcome.serial), lambda _: {},
+        on_printed=pytest.fail, kind=kind,
+    )  # fmt: skip
     children.fork_from(forks)
     children.resize(1)
     try:

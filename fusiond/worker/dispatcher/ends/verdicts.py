@@ -176,7 +176,7 @@ def with_history(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> 
         about["error"] = ": ".join(filter(None, words))[:_SHORT_ERROR]
     said = b"".join(b",%b:%b" % (_json(name), _json(value)) for name, value in about.items())
     is_failure = outcome.kind in ("retry", "failed")
-    tail = attempt.output_tail.encode(errors="replace")[-TAIL:].decode(errors="ignore") if is_failure else ""
+    tail = (attempt.output_tail or b"")[-TAIL:].decode(errors="ignore") if is_failure else ""
     return outcome._replace(about=said, printed=_json(tail) if tail else b"")
 
 
