@@ -107,7 +107,7 @@ class _Segment:
         directory.mkdir(mode=0o700, exist_ok=True)
         number = 0
         while True:
-            path = directory / f"{of[0]}-{of[1]}-{os.getpid()}-{number}"
+            path = directory / f"{of[0]}-{of[1]}-{os.getpid()}-{number:06}"
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 text = os.open(path.with_suffix(".text"), flags, 0o600)
@@ -176,7 +176,8 @@ class _Files:
     """A segment on the disk."""
 
     until: int
-    began: int
+    #: ns, when it was written last
+    written: int = 0
     bytes: int = 0
     paths: list[Path] = field(default_factory=list)
 
@@ -185,14 +186,15 @@ def tidy(directory: Path, max_total: int) -> None:
     """Delete the segments that nobody needs any more, and the oldest of those that are too many. Raises OSError."""
     segments: dict[str, _Files] = {}
     for path in directory.glob("*-*-*-*.*"):
-        began, until = path.stem.split("-")[:2]
-        if began.isdigit() and until.isdigit():
-            segment = segments.setdefault(path.stem, _Files(int(until), int(began)))
+        if (until := path.stem.split("-")[1]).isdigit():
+            segment = segments.setdefault(path.stem, _Files(int(until)))
             segment.paths.append(path)
             with contextlib.suppress(FileNotFoundError):
-                segment.bytes += path.stat().st_size
+                found = path.stat()
+                segment.bytes += found.st_size
+                segment.written = max(segment.written, found.st_mtime_ns)
     hour, total = int(time.time()) // _HOUR, sum(each.bytes for each in segments.values())
-    for segment in sorted(segments.values(), key=lambda each: each.began):
+    for segment in sorted(segments.values(), key=lambda each: each.written):
         if segment.until <= hour or total > max_total:
             total -= segment.bytes
             for path in segment.paths:
