@@ -49,6 +49,7 @@ SECTIONS = {
     "logging": ("logging",),
     "events": ("events",),
     "sinks": ("events", "sinks", "*"),
+    "job_output": ("job_output",),
     "webhooks": ("webhooks",),
     "web": ("web",),
 }

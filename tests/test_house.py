@@ -32,7 +32,7 @@ FLOORS = [
         "event_spool",
         "written_text",
     },
-    {"config"},
+    {"config", "kept_output"},
     {"importing"},  # files of other job runners become one of ours
     {"broker"},
     {"enqueue_options", "locate"},

@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"[0-9A-Za-z_:]{22}")
 _LONGEST_QUESTION = 100_000
 
 
-class Question(NamedTuple):
+class OutputQuestion(NamedTuple):
     """What is asked."""
 
     token: str
@@ -121,7 +121,7 @@ class OutputAnswers:
                 failures += 1
                 await self._outage.wait(failures)
 
-    async def _answer(self, question: Question) -> None:
+    async def _answer(self, question: OutputQuestion) -> None:
         began = time.monotonic()
         try:
             answer = await asyncio.to_thread(self._found, question)
@@ -132,7 +132,7 @@ class OutputAnswers:
         size = sum(len(part.text) for part in answer.parts)
         await asyncio.sleep(max(0.0, began + size / _RATE - time.monotonic()))
 
-    def _found(self, question: Question) -> OutputAnswer:
+    def _found(self, question: OutputQuestion) -> OutputAnswer:
         pieces = pieces_behind(self._directory, question.job.encode(), question.after, question.attempt)
         parts: list[OutputPart] = []
         last, left = question.after, PART
@@ -146,14 +146,14 @@ class OutputAnswers:
         return OutputAnswer(self._daemon, self._host, tuple(parts), json.dumps(last), more)
 
 
-def _question(message: bytes, daemon: str) -> Question | None:
+def _question(message: bytes, daemon: str) -> OutputQuestion | None:
     """What a message asks; None: nothing that can be answered. Whoever reaches Redis can write it."""
     try:
         said: dict[str, Any] = json.loads(message[:_LONGEST_QUESTION])
         place = said["after"].get(daemon)
         after = _place(*json.loads(place)) if place else START
         if _TOKEN.fullmatch(said["token"]) and isinstance(said["attempt"], int | None):
-            return Question(said["token"], str(said["job"]), said["attempt"], after)
+            return OutputQuestion(said["token"], str(said["job"]), said["attempt"], after)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         log.debug("a question about what a job has printed cannot be read: %r", message[:200])
     return None

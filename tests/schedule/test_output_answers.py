@@ -12,7 +12,7 @@ from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage
 from fusiond.config.model import Config, JobOutput
-from fusiond.inspecting.job_output import ask
+from fusiond.inspecting.output_question import ask
 from fusiond.kept_output.segments import Piece, SegmentWriter
 from fusiond.schedule import output_answers
 from fusiond.schedule.output_answers import OutputAnswers

@@ -33,5 +33,5 @@ def test_an_attempt_that_failed(place, group):
     for one, two in zip(record.history, record.history[1:], strict=False):
         assert before <= one.began_at <= one.ended_at <= two.began_at
     assert record.printed_attempt == 3
-    assert record.printed.endswith("line 999 of attempt 3\n")
-    assert 4000 < len(record.printed) <= 4096
+    assert record.printed.endswith("line 1999 of attempt 3\n")
+    assert 32_000 < len(record.printed) <= 32_768

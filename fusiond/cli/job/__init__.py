@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
+from fusiond.cli.find.job import find_job
 from fusiond.cli.job import logs
 from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, tell
-from fusiond.errors import FusionError, JobNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,15 +279,3 @@ def _each_named(
     document = [{"job": job.name, **said} for job, said, _ in judged]
     arguments.answer(options, document, lambda: "\n".join(f"{job.name}: {became.text}" for job, _, became in judged))
     return OK if all(became.done for *_, became in judged) else REFUSED
-
-
-def find_job(session: broker.Session, name: str) -> JobRecord:
-    """The job of that name, or, if the name is only an id, the job of any queue with that id."""
-    queue, _, id_ = name.rpartition("/")
-    queues = session.queues(*[queue] if queue else [])
-    found = [job for job in session.run_all([session.verbs.job(each, id_) for each in queues]) if job]
-    if not found:
-        raise JobNotFound(f"no job {name!r}: it never existed or was deleted after its ttl; see fusiond job list")
-    if len(found) > 1:
-        raise FusionError(f"{name!r} is in more than one queue; write {' or '.join(job.name for job in found)}")
-    return found[0]

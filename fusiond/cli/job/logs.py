@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.find import broker
+from fusiond.cli.find.job import find_job
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.text import json_text, legible, span, tell
 from fusiond.errors import BrokerUnavailable, JobNotFound
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fusiond.broker.hosts.outputs import OutputAnswer, OutputPart
-    from fusiond.inspecting.job_output import OutputFound
+    from fusiond.inspecting.output_question import OutputFound
     from fusiond.job import JobRecord
 
     #: hides the secret arguments of the job in a text
@@ -46,7 +47,7 @@ def _logs(options: arguments.Options) -> int:
     Daemons keep it if `job_output` is in the file. Otherwise Redis has the end of what a failed attempt has printed.
     With --json each line is one part of the output.
     """
-    from fusiond.inspecting.job_output import ask
+    from fusiond.inspecting.output_question import ask
 
     with broker.session(options) as session:
         record = _record(session, options.job)
@@ -80,8 +81,6 @@ def _id(name: str) -> str:
 
 def _record(session: broker.Session, name: str) -> JobRecord | None:
     """The job; None: Redis has it no more, and hosts may still have what it has printed."""
-    from fusiond.cli.job import find_job
-
     try:
         return find_job(session, name)
     except JobNotFound:

@@ -152,9 +152,9 @@ class JobOutput:
     """What jobs print is kept on the host on which they run, for `fusiond job logs` and the dashboard."""
 
     #: How much is kept of one attempt: what it prints first.
-    max_per_attempt: Annotated[int, BYTES, Key("Most per attempt", "1MiB", in_place=True)] = 1 << 20
+    max_per_attempt: Annotated[int, BYTES, Key("Most per attempt", "256KiB", in_place=True, default="1MiB")] = 1 << 20
     #: How much is kept on each host. Beyond it the oldest output is deleted.
-    max_total: Annotated[int, BYTES, Key("Most in all", "10GiB", in_place=True)] = 10 << 30
+    max_total: Annotated[int, BYTES, Key("Most in all", "2GiB", in_place=True, default="10GiB")] = 10 << 30
 
 
 @dataclass(frozen=True, slots=True)

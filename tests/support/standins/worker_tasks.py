@@ -79,10 +79,10 @@ def wait_for(path, ready, seconds=None):
 
 
 def say_and_end(path):
-    """Prints 1,000 lines in each attempt; the second ends its process, the others raise."""
+    """Prints 2,000 lines in each attempt; the second ends its process, the others raise."""
     note(path, "begun")
     attempt = len(Path(path).read_text().splitlines())
-    for number in range(1000):
+    for number in range(2000):
         print(f"line {number} of attempt {attempt}")
     if attempt == 2:
         os._exit(3)
