@@ -14,10 +14,13 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fusiond.broker.call import Call, Word, decoded, number, numbers, plain, raw, scripted, text_map, texts
+from fusiond.broker.call import Call, Plan, Word, decoded, number, numbers, plain, raw, scripted, text_map, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
 from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit, undeclared
 from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
+
+#: ids in one reply
+_IDS = 5000
 
 
 class JobPage(NamedTuple):
@@ -96,6 +99,14 @@ class QueryVerbs(VerbGroup):
         if task or text:
             words += [task, text.lower().encode()]
         return scripted("newest", self.keys.root(queue), words, parse)
+
+    def ids(self, queue: str, status: JobStatus) -> Plan[list[str]]:
+        """All jobs of a status, as far as none comes or goes meanwhile."""
+        key = self.keys.of(queue, "queue" if status is JobStatus.QUEUED else status)
+        found: list[bytes] = []
+        while page := (yield plain(texts, "ZRANGE", key, len(found), len(found) + _IDS - 1)):
+            found += page
+        return [decoded(id_) for id_ in found if id_]
 
     def samples(self, queue: str, status: JobStatus, number: int) -> list[Call[JobPage]]:
         """

@@ -2,7 +2,7 @@
 The broker: one method per verb, none does I/O; what a method returns, a connection runs.
 
     jobs.py                   enqueue · claim · rescue · renew · settle
-    queries.py                job · jobs · newest · broken · status · outcome · parents · counts · queues
+    queries.py                job · jobs · ids · newest · broken · status · outcome · parents · counts · queues
     counters.py               counters
     failures.py               failures · failures_of
     maintenance/operator.py   cancel · requeue · requeue_all · discard · suspend · suspend_all · configure

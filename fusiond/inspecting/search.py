@@ -11,8 +11,9 @@ Redis has no index of what is searched for here, so a search costs time with eac
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,12 +21,13 @@ from fusiond.broker.call import Plan, read_each
 from fusiond.broker.queries import JobPage, are_by_end
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
-from fusiond.inspecting.job_display import last_moment
+from fusiond.inspecting.job_display import error_of, last_moment
 from fusiond.job import JobRecord, JobStatus
 from fusiond.masking import Secret, masked_job
 
 #: jobs of one page, at least and at most, and of all pages of a round trip
 _PAGE, _LARGE_PAGE, _ROUND = 100, 500, 2000
+_WORD: Final = re.compile("[A-Za-z0-9]+")
 _ENDED: Final = (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
 
@@ -41,6 +43,8 @@ class JobFilter:
     #: it ended, began or was enqueued at this time or later, and at this time or before: epoch ms
     since: float = float("-inf")
     until: float = float("inf")
+    #: is part of its error's code, type or message; upper and lower case are the same
+    error: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -54,6 +58,7 @@ class JobFilter:
             and (not self.tags or (job.log_tag or tags.get(job.task, "")) in self.tags)
             and self.since <= last_moment(job) <= self.until
             and self._has_text(job)
+            and self._has_error(job)
         )
 
     def _has_text(self, job: JobRecord) -> bool:
@@ -61,12 +66,16 @@ class JobFilter:
         parts = (job.args, job.error or b"", job.id.encode())
         return not text or any(text in part.decode(errors="replace").lower() for part in parts)
 
+    def _has_error(self, job: JobRecord) -> bool:
+        return not self.error or self.error.lower() in error_of(job.error)[0].lower()
+
     @property
     def for_redis(self) -> dict[str, str]:
         """What Redis can tell: one task, and a text whose lower case it knows, which is that of ASCII."""
+        word_of_error = max(_WORD.findall(self.error), key=len, default="")
         return {
             "task": self.tasks[0] if len(self.tasks) == 1 else "",
-            "text": self.text if self.text.isascii() else "",
+            "text": self.text if self.text.isascii() and self.text else word_of_error,
         }
 
 
@@ -182,3 +191,29 @@ def _look_further(
         look.start = page.following
         look.looked_at = min(look.number, look.looked_at + page.looked_at) if page.following else look.number
     return errors
+
+
+def matching(
+    verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
+    secret: Secret, tags: Mapping[str, str], looked_at: Callable[[int], None],
+) -> Plan[list[tuple[str, str]]]:  # fmt: skip
+    """
+    (queue, id) of each job that fits, of all that there are. Raises BrokerError.
+
+    `looked_at`: is told how many were looked at, after each page; the others as of `search`.
+    """
+    found: dict[tuple[str, str], None] = {}
+    number = 0
+    for queue in queues:
+        for status in map(JobStatus, statuses):
+            if wanted.is_plain:
+                found.update(dict.fromkeys((queue, id_) for id_ in (yield from verbs.ids(queue, status))))
+                continue
+            start, is_first = "", True
+            while start or is_first:
+                page: JobPage = yield verbs.newest(queue, status, start=start, count=_LARGE_PAGE, **wanted.for_redis)
+                shown = (masked_job(job, secret) for job in page.jobs)
+                found.update(dict.fromkeys((queue, job.id) for job in shown if wanted.fits(job, tags)))
+                start, is_first, number = page.following, False, number + page.looked_at
+                looked_at(number)
+    return [*found]

@@ -113,8 +113,10 @@ def test_requeue_all_covers_every_queue_or_one(desk):
         for _ in range(3):
             desk.enqueued(task)
             desk.fail(queue)
-    assert desk.fusiond("requeue", "--all", "--queue", "reports", "--json").json == {"reports": 3}
-    assert desk.fusiond("requeue", "--all").out == "default: 3 jobs requeued\nreports: 0 jobs requeued\n"
+    assert desk.fusiond("requeue", "--all", "--queue", "reports", "--json", "--yes").json == {"reports": 3}
+    assert desk.fusiond("requeue", "--all").status == 2
+    assert desk.run(desk.verbs.counts("default")).failed == 3
+    assert desk.fusiond("requeue", "--all", "--yes").out == "default: 3 jobs requeued\n"
     assert desk.run(desk.verbs.counts("default")).queued == 3
 
 
@@ -128,7 +130,7 @@ def test_discard_drops_what_failed(desk):
     assert desk.fusiond("discard", waiting).out == soon
     desk.enqueued("send")
     desk.fail()
-    soon = "default: 1 job discarded, 1 of them to be deleted, a minute after their end at the earliest\n"
+    soon = "default: 1 job discarded; 1 of them to be deleted, a minute after its end at the earliest\n"
     assert soon in desk.fusiond("discard", "--all", "--yes").out
     assert desk.fusiond("discard").status == 2
 
@@ -139,7 +141,8 @@ def test_discard_of_all_asks_first(desk):
     failed = desk.enqueued("send")
     desk.fail()
     done = desk.fusiond("discard", "--all", "--queue", "default")
-    assert (done.status, done.err) == (2, "fusiond: this would discard 1 failed job of default; give --yes to do it\n")
+    asked = "fusiond: this would discard 1 failed job of queue default; give --yes to do it\n"
+    assert (done.status, done.err) == (2, asked)
     assert desk.fusiond("discard", failed).out.startswith(f"{failed}: discarded")
 
 
@@ -177,10 +180,36 @@ def test_delete_by_status_asks_first(desk):
     desk.enqueued("send")
     desk.fail()
     words = ("job", "delete", "--status", "finished", "--queue", "default")
-    assert "this would delete 1 finished job of default" in desk.fusiond(*words).err
-    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted, 1 of them to be deleted, a minute")
+    assert "this would delete 1 finished job of queue default" in desk.fusiond(*words).err
+    assert desk.fusiond(*words, "--yes").out.startswith("default: 1 job deleted; 1 of them to be deleted, a minute")
     assert desk.run(desk.verbs.counts("default")).failed == 1
     assert desk.fusiond("job", "delete").status == 2
+
+
+def test_all_that_fit_the_filters_are_changed(desk):
+    """Their number is said first; --dry-run names them, and neither that nor a refusal changes anything."""
+    names = [desk.enqueued("send", text) for text in ("one", "two")]
+    failed = [desk.fail() for _ in names]
+    desk.enqueued("send")
+    desk.settle("failed", code="X", type="OSError", message="no route", traceback="")
+    words = ("requeue", "--task", "send", "--error", "valueerror: no stock", "--since", "1h")
+    dry = desk.fusiond(*words, "--dry-run").out.splitlines()
+    assert (dry[0], sorted(dry[1:])) == ("would requeue 2 jobs", sorted(failed))
+    asked = desk.fusiond(*words)
+    assert (asked.status, desk.run(desk.verbs.counts("default")).failed) == (2, 3)
+    assert "this would requeue 2 failed jobs of task send with 'valueerror: no stock' in the error" in asked.err
+    assert desk.fusiond(*words, "--yes").out == "default: 2 jobs requeued\n"
+    assert desk.fusiond(*words, "--yes").out.startswith("no failed job of task send")
+    assert desk.fusiond("job", "cancel", "--text", "two", "--yes").out == "default: 1 job canceled\n"
+    assert desk.run(desk.verbs.counts("default")).queued == 1
+
+
+def test_an_unknown_job_does_not_hold_up_the_others(desk):
+    """It is named, and the status is 1."""
+    waiting = desk.enqueued("send")
+    done = desk.fusiond("job", "cancel", "unheard", waiting)
+    assert (done.status, done.out) == (1, f"{waiting}: canceled\n")
+    assert "no job 'unheard'" in done.err
 
 
 def test_list_finds_by_task_tag_time_and_text(desk):

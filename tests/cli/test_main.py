@@ -61,7 +61,7 @@ def test_a_version_has_one_layout(capsys):
     ("words", "usage"),
     [
         (["enqueue", "send_otp", "--nope"], "usage: fusiond enqueue "),
-        (["requeue", "--all", "--status", "failed"], "usage: fusiond requeue "),
+        (["requeue", "--all", "--nope"], "usage: fusiond requeue "),
         (["job", "list", "--nope"], "usage: fusiond job list "),
         (["job", "--nope", "list"], "usage: fusiond job "),
         (["--nope", "status"], "usage: fusiond "),

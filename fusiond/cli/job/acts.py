@@ -1,0 +1,253 @@
+"""
+`fusiond requeue`, `discard`, `job cancel` and `job delete`: change what becomes of jobs.
+
+1. named      jobs that the command names, each on its own: one that is not there does not hold up the others
+2. filtered   all jobs that fit the filters: their number is said and asked for first, and --dry-run changes nothing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.exits import OK, REFUSED, UsageError
+from fusiond.cli.find import broker
+from fusiond.cli.find.job import find_job
+from fusiond.cli.job.filters import add_filters, in_words, is_filtered, job_filter
+from fusiond.cli.terminal.confirm import confirm
+from fusiond.cli.terminal.progress import Progress
+from fusiond.cli.terminal.text import count, tell
+from fusiond.errors import FusionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from fusiond.broker.call import Call
+    from fusiond.inspecting.one_job import Judgement
+    from fusiond.job import JobRecord
+
+    #: makes the calls for jobs of one queue, whose replies together are one word or code for each
+    Change = Callable[[broker.Session, str, list[str]], list[Call[Any]]]
+
+_WAITING: Final = ("queued", "held", "scheduled", "deferred", "started")
+_ENDED: Final = ("finished", "failed", "canceled")
+#: ids in one call, and names that --dry-run prints
+_PAGE, _SHOWN = 500, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What one command does with a job."""
+
+    verb: str
+    done: str
+    #: of jobs that it can be done with, and of those that are meant if none is named
+    statuses: tuple[str, ...]
+    default: tuple[str, ...]
+    change: Change
+    #: (reply, status before) → what became of the job
+    judge: Callable[[Any, Any], Judgement]
+
+
+def _cancel_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
+    return [session.verbs.cancel(queue, id_, who=session.who) for id_ in ids]
+
+
+def _requeue_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
+    return [session.verbs.requeue(queue, ids, who=session.who)]
+
+
+def _discard_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
+    return [session.verbs.discard(queue, ids, who=session.who)]
+
+
+def _delete_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
+    return [session.verbs.discard(queue, ids, finished=True, who=session.who)]
+
+
+def _acts() -> dict[str, Act]:
+    from fusiond.inspecting import one_job
+
+    return {
+        act.verb: act
+        for act in (
+            Act("requeue", "requeued", ("failed", "canceled"), ("failed",), _requeue_calls, one_job.requeued),
+            Act("discard", "discarded", ("failed", "canceled"), ("failed",), _discard_calls, one_job.discarded),
+            Act("delete", "deleted", _ENDED, _ENDED, _delete_calls, one_job.deleted),
+            Act("cancel", "canceled", _WAITING, _WAITING, _cancel_calls, lambda word, _: one_job.canceled(word)),
+        )
+    }
+
+
+def register(subparsers: Any, commands: Any) -> None:
+    """Add `requeue` and `discard`, and, below `job`, `cancel` and `delete`."""
+    for where, name, handler, statuses, default in (
+        (commands, "cancel", _cancel, _WAITING, "all that have not ended"),
+        (commands, "delete", _delete, _ENDED, "all that have ended"),
+        (subparsers, "requeue", _requeue, ("failed", "canceled"), "failed"),
+        (subparsers, "discard", _discard, ("failed", "canceled"), "failed"),
+    ):
+        parser = arguments.command(where, name, handler)
+        parser.add_argument("jobs", nargs="*", metavar="JOB", help="queue/id, or the id alone")
+        if name in ("requeue", "discard"):
+            parser.add_argument("--all", action="store_true", help="all failed jobs")
+        if name == "requeue":
+            moving = "move all waiting jobs of this queue to that of --queue"
+            parser.add_argument("--from-queue", metavar="Q", help=moving)
+        add_filters(parser, statuses, default)
+        parser.add_argument("--dry-run", action="store_true", help="say which jobs it would be, and change nothing")
+        arguments.add_yes(parser)
+        arguments.add_broker(parser)
+
+
+def _cancel(options: arguments.Options) -> int:
+    """
+    [broker] Remove waiting jobs from their queue, kill running ones.
+
+    Filters mean all jobs that fit them: it says their number and asks.
+    """
+    return _act(options, "cancel")
+
+
+def _delete(options: arguments.Options) -> int:
+    """
+    [broker] Delete jobs that have ended, with their results and errors.
+
+    `discard` does the same for failed and canceled jobs alone, so that no result is lost by mistake. Filters mean all
+    jobs that fit them: it says their number and asks.
+    """
+    return _act(options, "delete")
+
+
+def _requeue(options: arguments.Options) -> int:
+    """
+    [broker] Put failed and canceled jobs back into their queue, or move waiting jobs to another.
+
+    Filters mean all jobs that fit them: it says their number and asks.
+    """
+    if options.from_queue:
+        from fusiond.cli.job.move import move
+
+        if options.jobs or options.all or len(options.queue or ()) != 1:
+            raise UsageError("give --from-queue with one --queue, and nothing else")
+        options.queue = options.queue[0]
+        with broker.session(options) as session:
+            return move(session, options)
+    return _act(options, "requeue")
+
+
+def _discard(options: arguments.Options) -> int:
+    """
+    [broker] Delete failed and canceled jobs before their time is over.
+
+    Filters mean all jobs that fit them: it says their number and asks.
+    """
+    return _act(options, "discard")
+
+
+def _act(options: arguments.Options, verb: str) -> int:
+    act, is_all = _acts()[verb], getattr(options, "all", False)
+    if bool(options.jobs) == (is_all or is_filtered(options)):
+        everything = ", or give --all" if hasattr(options, "all") else ""
+        raise UsageError(f"name jobs, or give filters such as --task and --since{everything}")
+    with broker.session(options) as session:
+        return _of_named(session, options, act) if options.jobs else _of_filtered(session, options, act)
+
+
+# -- jobs that are named
+
+
+def _of_named(session: broker.Session, options: arguments.Options, act: Act) -> int:
+    jobs, is_missing = [], False
+    for name in options.jobs:
+        try:
+            jobs.append(find_job(session, name))
+        except FusionError as error:
+            tell(str(error))
+            is_missing = True
+    if options.dry_run:
+        return _tell_dry(options, act, [job.name for job in jobs])
+    replies = [_replies(session, act, job.queue, [job.id])[0] for job in jobs]
+    judged = [act.judge(reply, job.status) for job, reply in zip(jobs, replies, strict=True)]
+    document = [_document(act, *each) for each in zip(jobs, replies, strict=True)]
+    lines = (f"{job.name}: {became.text}" for job, became in zip(jobs, judged, strict=True))
+    arguments.answer(options, document, lambda: "\n".join(lines))
+    return OK if all(each.done for each in judged) and not is_missing else REFUSED
+
+
+def _document(act: Act, job: JobRecord, reply: Any) -> dict[str, Any]:
+    from fusiond.broker.maintenance.operator import LOCKED
+
+    if act.verb == "cancel":
+        return {"job": job.name, "outcome": reply}
+    if act.verb == "requeue":
+        return {"job": job.name, "requeued": reply == 1} | ({"conflict": True} if reply == LOCKED else {})
+    return {"job": job.name, act.done: bool(reply)}
+
+
+def _replies(session: broker.Session, act: Act, queue: str, ids: list[str]) -> list[Any]:
+    found = session.run_all(act.change(session, queue, ids))
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
+
+
+# -- all that fit
+
+
+def _of_filtered(session: broker.Session, options: arguments.Options, act: Act) -> int:
+    from collections import Counter
+
+    statuses = options.status or list(act.default)
+    names = _matching(session, options, statuses)
+    if options.dry_run:
+        return _tell_dry(options, act, [f"{queue}/{id_}" for queue, id_ in names])
+    noun = f"{' or '.join(statuses)} job" if options.status or len(statuses) == 1 else "job"
+    if names:
+        confirm(f"{act.verb} {count(len(names), noun)}{in_words(options)}", options)
+    became: dict[str, Counter[Judgement]] = {queue: Counter() for queue, _ in names}
+    with Progress(f"jobs {act.done}") as progress:
+        for queue, ids in _pages(names):
+            became[queue].update(act.judge(reply, "") for reply in _replies(session, act, queue, ids))
+            progress.to(progress.done + len(ids))
+    document = {queue: sum(number for each, number in found.items() if each.done) for queue, found in became.items()}
+    lines = [f"{queue}: {count(document[queue], 'job')} {act.done}{_others(act, became[queue])}" for queue in became]
+    arguments.answer(options, document, lambda: "\n".join(lines) or f"no {noun}{in_words(options)}")
+    return OK if all(each.done for found in became.values() for each in found) else REFUSED
+
+
+def _others(act: Act, found: Mapping[Judgement, int]) -> str:
+    """What became of jobs with which it was not simply done."""
+    named = ((each, number) for each, number in found.items() if each.text != act.done)
+    return "".join(
+        f"; {number:,} {'of them ' if each.done else ''}{each.text.removeprefix(f'{act.done}; ')}"
+        for each, number in named
+    )
+
+
+def _matching(session: broker.Session, options: arguments.Options, statuses: Sequence[str]) -> list[tuple[str, str]]:
+    """(queue, id) of each job that fits. Raises BrokerError."""
+    from fusiond.inspecting.search import matching
+
+    catalogue = session.run(session.verbs.catalogue())
+    wanted, queues = job_filter(options), session.queues(*options.queue or ())
+    with Progress("jobs looked at") as progress:
+        found = matching(
+            session.verbs, queues, statuses, wanted,
+            secret=catalogue.secret(), tags=catalogue.log_tags, looked_at=progress.to,
+        )  # fmt: skip
+        return session.run(found)
+
+
+def _pages(names: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
+    for queue, group in groupby(names, key=lambda name: name[0]):
+        ids = [id_ for _, id_ in group]
+        for at in range(0, len(ids), _PAGE):
+            yield queue, ids[at : at + _PAGE]
+
+
+def _tell_dry(options: arguments.Options, act: Act, names: list[str]) -> int:
+    more = f"\n… and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    lines = "\n".join(["", *names[:_SHOWN]])
+    arguments.answer(options, names, lambda: f"would {act.verb} {count(len(names), 'job')}{lines}{more}")
+    return OK
