@@ -17,9 +17,10 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from fusiond.cli.exits import INTERRUPTED, OK, USAGE, status_of
+from fusiond.cli.guesses import meant, suggestion
 from fusiond.cli.terminal.text import tell
 from fusiond.errors import FusionError
 
@@ -64,6 +65,10 @@ class Parser(argparse.ArgumentParser):
 
     #: whether options stand before or behind positional arguments; set for completion, which walks along them
     is_plain = False
+
+    def error(self, message: str) -> NoReturn:
+        """As the base class; of many commands the nearest ones are named."""
+        super().error(suggestion(message))
 
     def parse_known_args(  # type: ignore[override]  # the stubs overload on the namespace's type
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -141,6 +146,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             Parser.is_plain = True
             complete(parser())
         words = sys.argv[1:] if argv is None else argv
+        words, note = meant([*words], {command for its in FAMILIES.values() for command in its})
+        if note:
+            tell(note)
         options = parser(*words[:1]).parse_args(words)
         status: int = options.handler(options) or OK
         sys.stdout.flush()

@@ -6,8 +6,9 @@ import pytest
 
 from fusiond import __version__, errors
 from fusiond.broker.keys import LAYOUT
-from fusiond.cli import main, parser
+from fusiond.cli import FAMILIES, main, parser
 from fusiond.cli.exits import UsageError, status_of
+from fusiond.cli.guesses import GUESSES
 from tests.support.fusiond_command import fusiond
 
 
@@ -73,6 +74,45 @@ def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys, words, 
     said = capsys.readouterr().err
     assert said.startswith(usage)
     assert "unrecognized arguments: --" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("stauts", "no 'stauts' here; did you mean status?"),
+        ("qeue list", "did you mean queue, requeue, enqueue?"),
+        ("job lsit", "did you mean list, logs?"),
+        ("job list --status faild", "did you mean failed?"),
+        ("xyzzy", "no 'xyzzy' here; --help lists what there is"),
+    ],
+)
+def test_the_nearest_words_are_named(line, nearest, capsys):
+    """Not all that there are."""
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err
+    assert nearest in said
+    assert "broken" not in said
+
+
+def test_what_people_type_first_works(desk):
+    """And the command's own name is said."""
+    name = desk.enqueued("send")
+    for words, note in (
+        (("pause", "default"), "`pause` is `fusiond suspend`"),
+        (("kill", name), "`kill` is `fusiond job cancel`"),
+        (("retry", name), "`retry` is `fusiond requeue`"),
+        (("queues",), "`queues` is `fusiond queue list`"),
+    ):
+        done = desk.fusiond(*words)
+        assert (done.status, note in done.err) == (0, True), words
+    assert desk.run(desk.verbs.counts("default")).suspended_by_operator
+
+
+def test_each_guess_is_a_command_and_none_hides_one():
+    """The first word of each is one of the families'."""
+    commands = {command for its in FAMILIES.values() for command in its}
+    assert not GUESSES.keys() & commands
+    assert {command.split()[0] for command in GUESSES.values()} <= commands
 
 
 @pytest.mark.parametrize(

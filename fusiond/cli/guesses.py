@@ -1,0 +1,66 @@
+"""Words that people try first, of other job runners and of systemd; and what is near to a word that is no command."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+#: what people type → the command that they mean
+GUESSES: Final = {
+    "pause": "suspend",
+    "unpause": "resume",
+    "continue": "resume",
+    "retry": "requeue",
+    "rerun": "requeue",
+    "clear": "queue purge",
+    "purge": "queue purge",
+    "queues": "queue list",
+    "jobs": "job list",
+    "ls": "job list",
+    "list": "job list",
+    "show": "job show",
+    "inspect": "job show",
+    "logs": "job logs",
+    "log": "job logs",
+    "tail": "job logs",
+    "cancel": "job cancel",
+    "kill": "job cancel",
+    "delete": "job delete",
+    "rm": "job delete",
+    "workers": "status -W",
+    "schedule": "cron list",
+    "flows": "flow list",
+    "trigger": "cron run",
+    "submit": "enqueue",
+    "add": "enqueue",
+    "check": "validate",
+    "lint": "validate",
+    "diff": "plan",
+    "apply": "reload",
+    "start": "run",
+}
+#: suggestions for one word
+_MOST: Final = 3
+_CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?P<choices>.*)\)", re.DOTALL)
+
+
+def meant(words: list[str], commands: set[str]) -> tuple[list[str], str]:
+    """The words with the command that is meant, and a note that names it; "": they are as they were."""
+    if not words or words[0] in commands or words[0] not in GUESSES:
+        return words, ""
+    command = GUESSES[words[0]]
+    return [*command.split(), *words[1:]], f"note: `{words[0]}` is `fusiond {command}` here"
+
+
+def suggestion(message: str) -> str:
+    """Argparse's message about a word that is no command, with the nearest ones in place of them all."""
+    found = _CHOICE.search(message)
+    if not found:
+        return message
+    from difflib import get_close_matches
+
+    word, choices = found["word"], re.findall(r"[\w-]+", found["choices"])
+    near = get_close_matches(word, choices, _MOST, 0.5)
+    if near:
+        return f"no {word!r} here; did you mean {', '.join(near)}?"
+    return f"no {word!r} here; --help lists what there is"
