@@ -2,7 +2,8 @@
 Counters of what becomes of jobs, by queue and task, which Redis keeps where the file has `metrics: true`.
 
 1. measured   what `settle` is given so that the script counts the outcomes that it settles (lua/shared/tally.lua)
-2. counters   asks for the counters of queues: totals of each task, and the last minutes of all tasks together
+2. counters   asks for the counters of queues: totals of each task, and the last minutes of all tasks together; `hours`
+              for those of each task in some hours, `rates` for how fast jobs come and go now
 3. Tally      what was counted; Histogram: the times among it
 4. series     one Tally for each minute of a graph, over all queues that were asked for
 
@@ -21,7 +22,7 @@ from itertools import accumulate
 from operator import add
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Word, decoded, plain
+from fusiond.broker.call import Call, Plan, Word, decoded, plain
 from fusiond.broker.keys import Keys, VerbGroup
 from fusiond.broker.records import Outcome
 from fusiond.errors import BrokerError
@@ -32,6 +33,8 @@ LIMITS: Final = (
 )  # fmt: skip
 #: so many minutes are kept; s in one of them
 MINUTES, MINUTE = 120, 60
+#: minutes over which a rate is measured; hashes in one round trip
+RATE_MINUTES, _HOURS_AT_ONCE = 10, 500
 
 #: the jobs of all those tasks that are not counted one by one; lua/shared/tally.lua has the same name
 OTHERS: Final = b"(other)"
@@ -191,8 +194,48 @@ class Reading:
         return found
 
 
+class Rate(NamedTuple):
+    """How fast jobs come into a queue and leave it, in jobs per second, over the last minutes."""
+
+    #: that became ready, as retries do as well; None: nobody has counted
+    arrives: float | None
+    #: whose attempts ended
+    leaves: float
+
+    def seconds_until_empty(self, waiting: int) -> float | None:
+        """Until so many jobs have begun; None: never, if it goes on so."""
+        falls = self.leaves - (self.arrives or 0.0)
+        return 0.0 if not waiting else waiting / falls if falls > 0 else None
+
+
 class CounterVerbs(VerbGroup):
     """Verbs that read counters."""
+
+    def hours(self, queues: Iterable[str], hours: Iterable[int]) -> Plan[dict[tuple[str, int], dict[str, Tally]]]:
+        """(queue, hour since 1970) → task → what was counted of it in that hour; hours of the last 30 days."""
+        wanted = [(queue, hour) for queue in queues for hour in hours]
+        found: dict[tuple[str, int], dict[str, Tally]] = {}
+        for at in range(0, len(wanted), _HOURS_AT_ONCE):
+            part = wanted[at : at + _HOURS_AT_ONCE]
+            calls = [
+                plain(_tallies, "HGETALL", self.keys.of(queue, "metrics", "hour", str(hour))) for queue, hour in part
+            ]
+            found |= dict(zip(part, (yield calls), strict=True))
+        return {key: each for key, each in found.items() if each}
+
+    def rates(self, queues: Sequence[str], now: float) -> Plan[dict[str, Rate]]:
+        """How fast jobs come into these queues and leave them. `now`: epoch s."""
+        if not queues:
+            return {}
+        calls: list[Call[Any]] = []
+        for queue in queues:
+            calls.append(plain(_numbers_by_minute, "HGETALL", self.keys.of(queue, "metrics", "minutes")))
+            calls.append(plain(_stored, "GET", self.keys.of(queue, "seq")))
+        said = yield calls
+        return {
+            queue: _rate(counted, arrived, now)
+            for queue, counted, arrived in zip(queues, said[::2], said[1::2], strict=True)
+        }
 
     def counters(self, queues: Iterable[str], *, with_minutes: bool = False) -> Reading:
         """What was counted in these queues: one command for each, and another one for its last minutes."""
@@ -217,6 +260,30 @@ def series(found: Iterable[QueueCounters], *, now: float, count: int = MINUTES) 
         for start in wanted.keys() & each.minutes.keys():
             wanted[start] += each.minutes[start]
     return list(wanted.items())
+
+
+def _stored(reply: bytes | None) -> int:
+    return int(reply or 0)
+
+
+def _numbers_by_minute(flat: list[bytes]) -> dict[int, dict[str, int]]:
+    """Epoch minute → letter → number, of those that are no buckets."""
+    found: dict[int, dict[str, int]] = {}
+    for field, number in zip(flat[::2], flat[1::2], strict=True):
+        letter, _, minute = decoded(field).partition(" ")
+        if len(letter) == 1 and minute.isdecimal() and number.isdigit() and len(number) < 19:
+            found.setdefault(int(minute), {})[letter] = int(number)
+    return found
+
+
+def _rate(counted: Mapping[int, Mapping[str, int]], arrived: int, now: float) -> Rate:
+    first = int(now / MINUTE) - RATE_MINUTES
+    noted = [minute for minute, numbers in counted.items() if minute >= first and "i" in numbers]
+    begin = min(noted, default=first)
+    seconds = max(1.0, now - begin * MINUTE)
+    ended = sum(counted[minute].get(letter, 0) for minute in counted if minute >= begin for letter in "fxcrsl")
+    arrives = max(0, arrived - counted[begin]["i"]) / seconds if noted else None
+    return Rate(arrives, ended / seconds)
 
 
 def _tallies(flat: list[bytes]) -> dict[str, Tally]:

@@ -47,6 +47,8 @@ Every key: the data model.
     ns:{q}:metrics      HASH    counters of what becomes of jobs: "<name> <task>"; see lua/shared/tally.lua
     ns:{q}:metrics:minutes
                         HASH    the same of the last 120 minutes, of all tasks together: "<name> <minute>"
+    ns:{q}:metrics:hour:<epoch hour>
+                        HASH    the same of one hour: "<name> <task>"; of the last 30 days
     ns:{q}:outbox       HASH    what other queues are to be told, and jobs that move there:
                                 target -> highest number of an entry; see
                                 lua/shared/follow.lua

@@ -33,6 +33,7 @@ FAMILIES = {
     "importing": ("import",),
     "plan": ("plan",),
     "status": ("status", "info", "health"),
+    "statistics": ("ps", "stats"),
     "top": ("top",),
     "enqueue": ("enqueue",),
     "job": ("job", "requeue", "discard"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from fusiond.cli.terminal.text import count, span, tell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from fusiond.broker.counters import Rate
     from fusiond.broker.records import Counts
     from fusiond.errors import BrokerError
 
@@ -42,13 +44,27 @@ def register(subparsers: Any) -> None:
 
 
 def _list(options: arguments.Options) -> int:
-    """[broker] List each queue with its jobs by status."""
+    """
+    [broker] List each queue with its jobs by status, how fast jobs come and go, and when it is empty if it goes on so.
+
+    IN and OUT are jobs per second over the last 10 minutes, retries included; Redis knows them if `metrics: true` or
+    `web` is in the file.
+    """
     from fusiond.inspecting.queues import count_each
 
     with broker.session(options) as session:
         counted, unreadable = session.run(count_each(session.verbs))
-    arguments.answer(options, documents(counted), lambda: listed(counted))
+        rates = session.run(session.verbs.rates([*counted], time.time()))
+    said = [
+        {**document, **_rates(rates[document["name"]], counted[document["name"]])} for document in documents(counted)
+    ]
+    arguments.answer(options, said, lambda: listed(counted, rates))
     return complain(unreadable)
+
+
+def _rates(rate: Rate, counts: Counts) -> dict[str, float | None]:
+    empty = rate.seconds_until_empty(counts.queued + counts.inbox)
+    return {"in_per_s": rate.arrives, "out_per_s": rate.leaves, "empty_in_s": empty}
 
 
 def _purge(options: arguments.Options) -> None:
@@ -139,10 +155,26 @@ def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
     ]
 
 
-def listed(counted: Mapping[str, Counts]) -> str:
-    """The counts as a table."""
-    rows = (queue_row(name, counts) for name, counts in counted.items())
-    return table(HEADINGS, rows, right="queued oldest scheduled started finished failed canceled")
+def listed(counted: Mapping[str, Counts], rates: Mapping[str, Rate] | None = None) -> str:
+    """The counts as a table. `rates`: beside them, how fast jobs come and go."""
+    right = "queued oldest scheduled started finished failed canceled in out empty"
+    rows = [queue_row(name, counts) for name, counts in counted.items()]
+    if rates is None:
+        return table(HEADINGS, rows, right=right)
+    headings = (*HEADINGS[:3], "IN", "OUT", "EMPTY", *HEADINGS[3:])
+    told = (
+        (*row[:3], *_rate_cells(rates[name], counts), *row[3:])
+        for row, (name, counts) in zip(rows, counted.items(), strict=True)
+    )
+    return table(headings, told, right=right)
+
+
+def _rate_cells(rate: Rate, counts: Counts) -> tuple[str, str, str]:
+    """Jobs per second that come and go; when it is empty if it goes on so."""
+    waiting = counts.queued + counts.inbox
+    empty = rate.seconds_until_empty(waiting)
+    come = "" if rate.arrives is None else f"{rate.arrives:,.1f}"
+    return come, f"{rate.leaves:,.1f}", "" if not waiting else "never" if empty is None else f"in {span(empty)}"
 
 
 def queue_row(name: str, counts: Counts) -> tuple[object, ...]:

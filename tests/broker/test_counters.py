@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusiond.broker.counters import LIMITS, MINUTE, Bound, Histogram, Measured, Tally, series
+from fusiond.broker.counters import LIMITS, MINUTE, Bound, Histogram, Measured, Rate, Tally, series
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from fusiond.job import JobStatus
 
@@ -156,7 +156,37 @@ def test_old_minutes_go_and_an_idle_queue_is_forgotten(counted):
     found = counted.read(with_minutes=True)
     assert (len(found.minutes), old in found.minutes, found.totals["t"].finished) == (1, False, 2)
     ttl = {key.decode(): counted.redis("PTTL", key) for key in counted.redis("KEYS", f"{KEY}*")}
-    assert {key.removeprefix(KEY): round(ms / 3_600_000) for key, ms in ttl.items()} == {"": 720, ":minutes": 2}
+    hours = {key.removeprefix(KEY).rstrip("0123456789"): round(ms / 3_600_000) for key, ms in ttl.items()}
+    assert hours == {"": 720, ":minutes": 2, ":hour:": 720}
+
+
+def test_each_hour_is_counted_by_task(counted):
+    """Of the hours that are asked for; what is none of ours there counts as nothing."""
+    counted.run_one(task="t", ran=0.02)
+    counted.run_one("failed", task="u", ran=3.0, nonce="b")
+    hour = int(time.time()) // HOUR
+    counted.redis("HSET", f"{KEY}:hour:{hour - 5}", "f t", "7", "f u", "x", "R3 t", "-1")
+    found = counted.run(counted.broker.hours(["q", "none"], [hour - 5, hour - 1, hour, hour + 1]))
+    now = [tasks for (_, at), tasks in found.items() if at >= hour]
+    assert sum(tasks["t"].finished for tasks in now if "t" in tasks) == 1
+    assert [tasks["u"].run.quantile(0.5) for tasks in now if "u" in tasks] == [Bound(5.0)]
+    assert found["q", hour - 5]["t"].finished == 7
+
+
+def test_how_fast_jobs_come_and_go(counted):
+    """Over the last minutes; a retry comes and goes once more. Without counts nobody knows how many come."""
+    assert counted.run(counted.broker.rates(["q"], time.time()))["q"] == Rate(None, 0.0)
+    for number in range(4):
+        counted.run_one(nonce=f"n{number}")
+    counted.add(6)
+    minute = int(time.time()) // MINUTE
+    counted.redis("DEL", f"{KEY}:minutes")
+    counted.redis("HSET", f"{KEY}:minutes", f"i {minute - 5}", "0", f"f {minute - 5}", "4", f"i {minute - 50}", "0")
+    rate = counted.run(counted.broker.rates(["q"], (minute - 5) * MINUTE + 100))["q"]
+    assert (rate.arrives, rate.leaves) == (10 / 100, 4 / 100)
+    assert rate.seconds_until_empty(6) is None
+    assert Rate(0.5, 2.5).seconds_until_empty(10) == 5.0
+    assert (Rate(None, 2.0).seconds_until_empty(10), Rate(9.0, 0.0).seconds_until_empty(0)) == (5.0, 0.0)
 
 
 def test_tasks_without_end_are_counted_together(counted):

@@ -2,18 +2,22 @@
 --
 -- ns:{q}:metrics          HASH  <name> <task> -> number, since the beginning
 -- ns:{q}:metrics:minutes  HASH  <name> <epoch minute> -> number, of all tasks together, of the last 120 minutes
+-- ns:{q}:metrics:hour:<epoch hour>
+--                         HASH  <name> <task> -> number, in this hour; of the last 30 days
 --
 -- The names:
 --   f x c      jobs that finished, failed, were canceled
 --   r s l g    attempts that did not end their job: retry, snoozed, released, rescued
 --   k          crashes
 --   h          how often a limit has held a job
+--   i          of a minute: how many jobs had become ready in the queue before it
 --   R W        µs that attempts ran, and that their jobs had waited
 --   R<n> W<n>  attempts in the n-th bucket, from 0 (counters.py has the limits)
 
 -- tallies(): created at the first use
 local function tallies()
   local TOTALS, MINUTES = ROOT .. ':metrics', ROOT .. ':metrics:minutes'
+  local HOUR = ROOT .. ':metrics:hour:' .. math.floor(now / 3600000)
   local TOTALS_KEPT, MINUTES_KEPT = 2592000000, 7200000  -- ms
   -- of TOTALS, about 500 tasks; more share one name, as anybody may push jobs of any name
   local MOST_FIELDS = 10000
@@ -35,14 +39,16 @@ local function tallies()
       if redis.call('HEXISTS', TOTALS, name .. ' ' .. task) == 1 then return true end
     end
   end
-  -- drop_old(minute): once a minute; also extends the lives of both keys
-  local function drop_old(minute)
+  -- begin_minute(minute): drops the oldest one, and extends the lives of the keys
+  local function begin_minute(minute)
     for _, field in ipairs(redis.call('HKEYS', MINUTES)) do
       local minute_of_field = tonumber(field:match(' (%d+)$')) or 0
       if minute_of_field <= minute - MINUTES_KEPT / 60000 then redis.call('HDEL', MINUTES, field) end
     end
     redis.call('PEXPIRE', TOTALS, TOTALS_KEPT)
     redis.call('PEXPIRE', MINUTES, MINUTES_KEPT)
+    redis.call('PEXPIRE', HOUR, TOTALS_KEPT)
+    redis.call('HSET', MINUTES, 'i ' .. minute, redis.call('GET', SEQ) or 0)
   end
 
   local function write_sums()
@@ -54,11 +60,12 @@ local function tallies()
       if fields >= MOST_FIELDS and not is_known(task) then task = OTHERS end
       for name, number in pairs(counters) do
         increase(TOTALS, name, task, number)
+        increase(HOUR, name, task, number)
         all[name] = (all[name] or 0) + number
       end
     end
     for name, number in pairs(all) do increase(MINUTES, name, minute, number) end
-    if nth == 1 then drop_old(minute) end
+    if nth == 1 then begin_minute(minute) end
   end
 
   -- count_outcomes(at, replies, is_stale): the outcomes that settle.lua has settled. ARGV from `at`: 6 bytes for each

@@ -1,0 +1,153 @@
+"""`fusiond ps` and `stats`: what runs now, and how it compares with what is usual."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from fusiond.cli import arguments
+from fusiond.cli.find import broker, entry
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import count, span, tell
+
+if TYPE_CHECKING:
+    from fusiond.broker.counters import Bound, Tally
+    from fusiond.inspecting.statistics import Hours
+
+#: of a job that runs so many times as long as half of its task's others, `ps` says so
+_NOTED: Final = 2.0
+_HEADINGS: Final = ("ENDED", "FAILED", "PER-HOUR", "RAN-50%", "RAN-95%", "WAITED-50%", "WAITED-95%")
+_OFF: Final = "nothing was counted: Redis counts jobs if `metrics: true` or `web` is in the file"
+
+
+def register(subparsers: Any) -> None:
+    """Add `ps` and `stats`."""
+    running = arguments.command(subparsers, "ps", _ps)
+    running.add_argument("--task", metavar="TASK", action="append", default=[], help="may be repeated; default: all")
+    stats = arguments.command(subparsers, "stats", _stats)
+    stats.add_argument("kind", nargs="?", choices=["task", "queue"], help="one of them by the hour; default: all tasks")
+    stats.add_argument("name", nargs="?", metavar="NAME", help="of the task or queue")
+    since = "since then: 24h, or a time in ISO 8601; Redis has whole hours, of 30 days; default: 24h"
+    stats.add_argument("--since", type=arguments.since, metavar="TIME", help=since)
+    compare = "beside each row, the same so much earlier, such as 24h"
+    stats.add_argument("--compare", type=arguments.positive_duration, metavar="TIME", help=compare)
+    for each in (running, stats):
+        arguments.add_broker(each)
+
+
+def _ps(options: arguments.Options) -> None:
+    """
+    [broker] Show the jobs that run now on all hosts, the longest first.
+
+    USUAL is the time within which half of the task's attempts of the last 7 days ran, if there were 20, and how many
+    times as long the job runs. Redis knows it if `metrics: true` or `web` is in the file.
+    """
+    from fusiond.cli.job.record import share
+    from fusiond.cli.status.workers import ask_workers
+    from fusiond.inspecting.statistics import usual_times
+
+    with broker.session(options) as session:
+        workers = ask_workers(session, {})
+        running = [{**job, "worker": worker.name} for worker in workers for job in worker.jobs]
+        jobs = sorted(running, key=lambda job: -job["ms"])
+        jobs = [job for job in jobs if not options.task or job["task"] in options.task]
+        usual = session.run(usual_times(session.verbs, session.queues(), {job["task"] for job in jobs}, time.time()))
+    for job in jobs:
+        job["usual_s"] = usual.get(job["task"])
+    rows = [
+        (
+            job["job"],
+            job["task"],
+            span(job["ms"] / 1000),
+            _usual(job["ms"] / 1000, job["usual_s"]),
+            job["worker"],
+            share(job["share"], job["message"]) if "share" in job else "",
+        )
+        for job in jobs
+    ]
+    headings = ("JOB", "TASK", "RUNS FOR", "USUAL", "WORKER", "PROGRESS")
+    arguments.answer(options, jobs, lambda: table(headings, rows))
+    if silent := [worker.name for worker in workers if worker.state in ("silent", "gone")]:
+        tell(f"{count(len(silent), 'worker')} did not answer, and their jobs are not shown: {', '.join(silent)}")
+
+
+def _usual(seconds: float, usual: float | None) -> str:
+    """`below 5s: 12 ×`, `below 5s`, or "" if it is not known."""
+    if usual is None:
+        return ""
+    times = f": {seconds / usual:,.0f} ×" if seconds >= _NOTED * usual else ""
+    return f"below {span(usual)}{times}"
+
+
+def _stats(options: arguments.Options) -> None:
+    """
+    [broker] Show how many jobs ended, how many failed, and how long they ran and waited: of all tasks, or by the hour.
+
+    Times are bounds: half of the attempts, or 95 % of them, ran that long at most. Redis counts if `metrics: true` or
+    `web` is in the file.
+    """
+    from fusiond.inspecting.statistics import hours_between
+
+    now = time.time()
+    since = now - 86_400 if options.since is None else options.since
+    shift = options.compare or 0.0
+    with broker.session(options) as session:
+        queues = session.queues(*[options.name] if options.kind == "queue" and options.name else [])
+        if options.kind == "task" and options.name:
+            entry("task", session.run(session.verbs.catalogue()).tasks, options.name)
+        spans = {"now": hours_between(since, now)}
+        if shift:
+            spans["before"] = hours_between(since - shift, now - shift)
+        found = {name: session.run(session.verbs.hours(queues, hours)) for name, hours in spans.items()}
+    grouped = {name: _grouped(counted, options, shift if name == "before" else 0.0) for name, counted in found.items()}
+    if not any(grouped.values()):
+        tell(_OFF)
+    hours = 1.0 if options.name else max(1.0, (now - since) / 3600)
+    rows = [
+        (key, name, tallies[key])
+        for key in sorted({key for tallies in grouped.values() for key in tallies})
+        for name, tallies in grouped.items()
+        if key in tallies
+    ]
+    document = [{"name": key, "span": name, **_document(tally, hours)} for key, name, tally in rows]
+    cells = [(key, *([name] if shift else []), *_cells(tally, hours)) for key, name, tally in rows]
+    first = "HOUR" if options.name else "QUEUE" if options.kind == "queue" else "TASK"
+    headings = (first, *(["SPAN"] if shift else []), *_HEADINGS)
+    arguments.answer(options, document, lambda: table(headings, cells, right=" ".join(_HEADINGS).lower()))
+
+
+def _grouped(counted: Hours, options: arguments.Options, shift: float) -> dict[str, Tally]:
+    """Task, queue or local hour → what was counted. `shift`: s by which the hours are named later."""
+    from fusiond.inspecting.statistics import by_hour, by_queue, by_task, of_task
+
+    if not options.name:
+        return by_queue(counted) if options.kind == "queue" else by_task(counted)
+    chosen = of_task(counted, options.name) if options.kind == "task" else counted
+    return {
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(hour * 3600 + shift)): tally
+        for hour, tally in by_hour(chosen).items()
+    }
+
+
+def _cells(tally: Tally, hours: float) -> tuple[object, ...]:
+    """As of _HEADINGS."""
+    share = f" ({tally.failed / tally.ended:.1%})" if tally.failed else ""
+    times = [_bound(times.quantile(part)) for times in (tally.run, tally.wait) for part in (0.5, 0.95)]
+    return (tally.ended, f"{tally.failed:,}{share}", f"{tally.ended / hours:,.1f}", *times)
+
+
+def _bound(bound: Bound | None) -> str:
+    """`below 5s`, `above 2h`, "" for nothing."""
+    return f"{'above' if bound.above else 'below'} {span(bound.limit)}" if bound else ""
+
+
+def _document(tally: Tally, hours: float) -> dict[str, Any]:
+    """As JSON; times are bounds in s, null above the last one, or where none ran."""
+    times = {
+        f"{name}_{part}_s": None if bound is None or bound.above else bound.limit
+        for name, histogram in (("run", tally.run), ("wait", tally.wait))
+        for part, share in (("p50", 0.5), ("p95", 0.95))
+        for bound in [histogram.quantile(share)]
+    }
+    numbers = {name: getattr(tally, name) for name in ("finished", "failed", "canceled", "retry", "crashes")}
+    return {**numbers, "per_hour": tally.ended / hours, **times}
