@@ -70,6 +70,10 @@ class EventVerbs(VerbGroup):
         words = ("HSET", self._root(stream) + b":conf", "events", wanted)
         return plain(nothing, *words) if wanted else plain(nothing, "HDEL", *words[1:3])
 
+    def keeps_events(self) -> Call[bool]:
+        """Whether a daemon's file asks for events."""
+        return plain(bool, "HEXISTS", self._root(DAEMONS) + b":conf", "events")
+
     def record_event(
         self,
         stream: str,

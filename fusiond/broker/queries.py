@@ -100,6 +100,10 @@ class QueryVerbs(VerbGroup):
             words += [task, text.lower().encode()]
         return scripted("newest", self.keys.root(queue), words, parse)
 
+    def place(self, queue: str, id: str) -> Call[int | None]:
+        """How many ready jobs begin before this one; None: it is not ready."""
+        return plain(_number_or_none, "ZRANK", self.keys.of(queue, "queue"), id)
+
     def ids(self, queue: str, status: JobStatus) -> Plan[list[str]]:
         """All jobs of a status, as far as none comes or goes meanwhile."""
         key = self.keys.of(queue, "queue" if status is JobStatus.QUEUED else status)
@@ -345,3 +349,7 @@ def _why_held(task: str, raw: bytes) -> str:
         return "" if said == undeclared(task) else said
     except (ValueError, TypeError, LookupError):
         return ""
+
+
+def _number_or_none(reply: Any) -> int | None:
+    return None if reply is None else number(reply)

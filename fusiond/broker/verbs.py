@@ -2,7 +2,7 @@
 The broker: one method per verb, none does I/O; what a method returns, a connection runs.
 
     jobs.py                   enqueue · claim · rescue · renew · settle
-    queries.py                job · jobs · ids · newest · broken · status · outcome · parents · counts · queues
+    queries.py                job · jobs · place · ids · newest · broken · status · outcome · parents · counts · queues
     counters.py               counters · hours · rates
     failures.py               failures · failures_of
     maintenance/operator.py   cancel · requeue · requeue_all · discard · suspend · suspend_all · configure
@@ -14,7 +14,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     outbox.py                 deliver · delivery
     flow_records.py           run_record · run_status · step_ends · runs_to_advance · runs · end_step
                               write_run
-    event_verbs.py            events_behind · events_before · keep_events · tell · hold_sink
+    event_verbs.py            events_behind · events_before · keep_events · keeps_events · record_event · hold_sink
                               sinks
     ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron
                               note_cron_run

@@ -43,6 +43,7 @@ FAMILIES = {
     "flow": ("flow",),
     "cron": ("cron",),
     "events": ("events",),
+    "audit": ("audit",),
     "fsck": ("fsck",),
     "call": ("call",),
     "completion": ("completion",),

@@ -29,7 +29,7 @@ for _, words in ipairs({
   'INCRBY 1', 'LLEN', 'LPOS x', 'LPUSH x', 'LRANGE 0 0', 'LREM 0 x', 'LTRIM 0 0', 'MGET', 'PEXPIRE 1000', 'PTTL',
   'RPOP', 'RPUSH x', 'SADD x', 'SMEMBERS', 'SREM x', 'STRLEN', 'TYPE', 'XADD MAXLEN 1 * f x', 'XRANGE - + COUNT 1',
   'XREVRANGE + - COUNT 1', 'ZADD 1 x', 'ZCARD', 'ZCOUNT 0 1', 'ZMSCORE x', 'ZPOPMIN', 'ZRANGE 0 0',
-  'ZRANGEBYSCORE 0 0', 'ZREM x', 'ZREMRANGEBYSCORE 0 0', 'ZREVRANGE 0 0', 'ZREVRANGEBYSCORE 0 0', 'ZSCAN 0',
+  'ZRANGEBYSCORE 0 0', 'ZRANK x', 'ZREM x', 'ZREMRANGEBYSCORE 0 0', 'ZREVRANGE 0 0', 'ZREVRANGEBYSCORE 0 0', 'ZSCAN 0',
   'ZSCORE x', 'UNLINK',
 }) do
   local name, rest = words:match('^(%u+) ?(.*)$')

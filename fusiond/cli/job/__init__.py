@@ -72,18 +72,28 @@ def _show(options: arguments.Options) -> None:
         jobs = session.run(with_hosts(session.verbs, jobs))
         deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
         parents = session.run_all([session.verbs.parents(job.queue, job.id) for job in deferred])
+        reasons = {job.name: _why_waiting(session, job) for job in jobs}
         secret = session.secret()
         jobs = [masked_job(job, secret) for job in jobs]
     held = dict(zip([job.name for job in jobs if job.lock], holders, strict=True))
     waits = dict(zip([job.name for job in deferred], parents, strict=True))
-    pages = (record.page(job, time.time() * 1000, held.get(job.name), waits.get(job.name)) for job in jobs)
+    now = time.time() * 1000
+    pages = (record.page(job, now, held.get(job.name), waits.get(job.name), reasons[job.name]) for job in jobs)
     documents = [
         record.document(job)
         | ({"lock_holder": held[job.name]} if job.lock else {})
         | ({"waits_for": waits[job.name][1]} if job.name in waits else {})
+        | ({"why_waiting": reasons[job.name]} if reasons[job.name] else {})
         for job in jobs
     ]
     arguments.answer(options, documents, lambda: "\n\n".join(pages))
+
+
+def _why_waiting(session: broker.Session, job: JobRecord) -> str:
+    """Why a job has not begun, as a sentence; "" if it has, or if its status says it."""
+    from fusiond.cli.status.workers import place_in_words, why_waiting
+
+    return why_waiting(session, job) or place_in_words(session, job) if job.status in ("queued", "held") else ""
 
 
 def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:

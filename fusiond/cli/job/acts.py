@@ -38,8 +38,8 @@ _PAGE, _SHOWN = 500, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """What one command does with a job."""
+class JobChange:
+    """What one command does with jobs."""
 
     verb: str
     done: str
@@ -67,16 +67,16 @@ def _delete_calls(session: broker.Session, queue: str, ids: list[str]) -> list[C
     return [session.verbs.discard(queue, ids, finished=True, who=session.who)]
 
 
-def _acts() -> dict[str, Act]:
+def _changes() -> dict[str, JobChange]:
     from fusiond.inspecting import one_job
 
     return {
         act.verb: act
         for act in (
-            Act("requeue", "requeued", ("failed", "canceled"), ("failed",), _requeue_calls, one_job.requeued),
-            Act("discard", "discarded", ("failed", "canceled"), ("failed",), _discard_calls, one_job.discarded),
-            Act("delete", "deleted", _ENDED, _ENDED, _delete_calls, one_job.deleted),
-            Act("cancel", "canceled", _WAITING, _WAITING, _cancel_calls, lambda word, _: one_job.canceled(word)),
+            JobChange("requeue", "requeued", ("failed", "canceled"), ("failed",), _requeue_calls, one_job.requeued),
+            JobChange("discard", "discarded", ("failed", "canceled"), ("failed",), _discard_calls, one_job.discarded),
+            JobChange("delete", "deleted", _ENDED, _ENDED, _delete_calls, one_job.deleted),
+            JobChange("cancel", "canceled", _WAITING, _WAITING, _cancel_calls, lambda word, _: one_job.canceled(word)),
         )
     }
 
@@ -148,7 +148,7 @@ def _discard(options: arguments.Options) -> int:
 
 
 def _act(options: arguments.Options, verb: str) -> int:
-    act, is_all = _acts()[verb], getattr(options, "all", False)
+    act, is_all = _changes()[verb], getattr(options, "all", False)
     if bool(options.jobs) == (is_all or is_filtered(options)):
         everything = ", or give --all" if hasattr(options, "all") else ""
         raise UsageError(f"name jobs, or give filters such as --task and --since{everything}")
@@ -159,7 +159,7 @@ def _act(options: arguments.Options, verb: str) -> int:
 # -- jobs that are named
 
 
-def _of_named(session: broker.Session, options: arguments.Options, act: Act) -> int:
+def _of_named(session: broker.Session, options: arguments.Options, act: JobChange) -> int:
     jobs, is_missing = [], False
     for name in options.jobs:
         try:
@@ -177,7 +177,7 @@ def _of_named(session: broker.Session, options: arguments.Options, act: Act) -> 
     return OK if all(each.done for each in judged) and not is_missing else REFUSED
 
 
-def _document(act: Act, job: JobRecord, reply: Any) -> dict[str, Any]:
+def _document(act: JobChange, job: JobRecord, reply: Any) -> dict[str, Any]:
     from fusiond.broker.maintenance.operator import LOCKED
 
     if act.verb == "cancel":
@@ -187,7 +187,7 @@ def _document(act: Act, job: JobRecord, reply: Any) -> dict[str, Any]:
     return {"job": job.name, act.done: bool(reply)}
 
 
-def _replies(session: broker.Session, act: Act, queue: str, ids: list[str]) -> list[Any]:
+def _replies(session: broker.Session, act: JobChange, queue: str, ids: list[str]) -> list[Any]:
     found = session.run_all(act.change(session, queue, ids))
     return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
@@ -195,7 +195,7 @@ def _replies(session: broker.Session, act: Act, queue: str, ids: list[str]) -> l
 # -- all that fit
 
 
-def _of_filtered(session: broker.Session, options: arguments.Options, act: Act) -> int:
+def _of_filtered(session: broker.Session, options: arguments.Options, act: JobChange) -> int:
     from collections import Counter
 
     statuses = options.status or list(act.default)
@@ -216,7 +216,7 @@ def _of_filtered(session: broker.Session, options: arguments.Options, act: Act) 
     return OK if all(each.done for found in became.values() for each in found) else REFUSED
 
 
-def _others(act: Act, found: Mapping[Judgement, int]) -> str:
+def _others(act: JobChange, found: Mapping[Judgement, int]) -> str:
     """What became of jobs with which it was not simply done."""
     named = ((each, number) for each, number in found.items() if each.text != act.done)
     return "".join(
@@ -246,7 +246,7 @@ def _pages(names: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
             yield queue, ids[at : at + _PAGE]
 
 
-def _tell_dry(options: arguments.Options, act: Act, names: list[str]) -> int:
+def _tell_dry(options: arguments.Options, act: JobChange, names: list[str]) -> int:
     more = f"\n… and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     lines = "\n".join(["", *names[:_SHOWN]])
     arguments.answer(options, names, lambda: f"would {act.verb} {count(len(names), 'job')}{lines}{more}")

@@ -30,12 +30,17 @@ _MOMENTS: Final = ("created_at", "due_at", "expires_at", "started_at", "ended_at
 
 
 def page(
-    record: JobRecord, now_ms: float, holder: str | None = None, parents: tuple[int, list[str]] | None = None
+    record: JobRecord,
+    now_ms: float,
+    holder: str | None = None,
+    parents: tuple[int, list[str]] | None = None,
+    why: str = "",
 ) -> str:
     """
     Everything about a job, one line for each field that is set.
 
-    `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which.
+    `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which; `why`: why it has not
+    begun.
     """
     return fields(
         [
@@ -44,6 +49,7 @@ def page(
             ("status", record.status.value),
             ("flow run", record.run and f"{record.run}, step {record.step}"),
             ("held", held(record)),
+            ("has not begun", why),
             ("waits for", waits_for(*parents) if parents else ""),
             ("tenant", record.tenant and record.tenant + ("none" if record.tenant.endswith("=") else "")),
             ("call", signature(record)),

@@ -19,6 +19,7 @@ from fusiond.cli.job.record import share
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, span, when
 from fusiond.inspecting import worker_states
+from fusiond.inspecting.audit import who_suspended
 from fusiond.inspecting.worker_states import state_of, suspended_queues
 from fusiond.job import JobRecord, JobStatus
 
@@ -76,7 +77,7 @@ def why_unserved(session: Session, queue: str, task: str) -> str:
     """
     counts = session.run(session.verbs.counts(queue))
     if counts.suspended_by_operator or counts.suspended_by_file:
-        return f"queue {queue!r} is suspended; fusiond resume {queue}"
+        return f"queue {queue!r} is suspended{_by_whom(session, queue, counts)}; fusiond resume {queue}"
     workers = [worker for worker in ask_workers(session, {queue: counts}) if queue in worker.queues]
     if any(worker.state in ("idle", "busy") and worker.fields.get("phase") == "serving" for worker in workers):
         if session.run(session.verbs.catalogue()).serves(task, queue):
@@ -87,6 +88,25 @@ def why_unserved(session: Session, queue: str, task: str) -> str:
         found.append(f"{count(silent, 'worker')} of it killed, frozen or cut off")
     reason = ", ".join(found) or "no worker group claims from it"
     return f"nothing serves queue {queue!r} now: {reason}; fusiond status shows the programs"
+
+
+def _by_whom(session: Session, queue: str, counts: Counts) -> str:
+    if not counts.suspended_by_operator:
+        return " by the file"
+    act = session.run(who_suspended(session.verbs, queue))
+    return f" by {act.who}, {when(act.at, time.time() * 1000)}" if act else " by an operator"
+
+
+def place_in_words(session: Session, job: JobRecord) -> str:
+    """Where a ready job stands in its queue, and about when it begins; "" if it is not ready. Raises BrokerError."""
+    place, counts = session.run(session.verbs.place(job.queue, job.id)), session.run(session.verbs.counts(job.queue))
+    if place is None:
+        return ""
+    words = f"it is number {place + 1:,} of {count(counts.queued, 'ready job')}"
+    if counts.max_running is not None and counts.started >= counts.max_running:
+        words += f"; the queue runs {counts.started:,} of at most {counts.max_running:,} jobs at once"
+    leaves = session.run(session.verbs.rates([job.queue], time.time()))[job.queue].leaves
+    return words + (f"; about in {span((place + 1) / leaves)}, as of the last 10 minutes" if leaves else "")
 
 
 def _state(worker: SeenWorker) -> str:

@@ -1,0 +1,52 @@
+"""`fusiond audit`: who did what."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from fusiond.cli import arguments
+from fusiond.cli.find import broker
+from fusiond.cli.terminal.table import table
+from fusiond.cli.terminal.text import count, tell, when
+
+if TYPE_CHECKING:
+    from fusiond.inspecting.audit import Act
+
+
+def register(subparsers: Any) -> None:
+    """Add `audit`."""
+    audit = arguments.command(subparsers, "audit", _audit)
+    since = "since then: 2h, or a time in ISO 8601; default: 7d"
+    audit.add_argument("--since", type=arguments.since, metavar="TIME", help=since)
+    audit.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all, and the daemons")
+    audit.add_argument("--by", metavar="TEXT", default="", help="whose name has it, such as ada or web1")
+    audit.add_argument("--limit", type=arguments.positive_number, default=50, metavar="N", help="default: 50")
+    arguments.add_broker(audit)
+
+
+def _audit(options: arguments.Options) -> None:
+    """
+    [broker] Show who suspended, requeued, canceled, deleted or reloaded what, the newest first.
+
+    A command that changes many jobs is one line. Redis knows it if `events` is in the file.
+    """
+    from fusiond.inspecting.audit import acts
+
+    since = time.time() - 7 * 86_400 if options.since is None else options.since
+    with broker.session(options) as session:
+        found = session.run(acts(session.verbs, session.queues(*options.queue or ()), since * 1000))
+        is_kept = bool(found) or session.run(session.verbs.keeps_events())
+    shown = [act for act in found if options.by.lower() in act.who.lower()][: options.limit]
+    now = time.time() * 1000
+    rows = ((when(act.at, now), act.who, act.what, act.queue, _about(act)) for act in shown)
+    document = [act._asdict() for act in shown]
+    arguments.answer(options, document, lambda: table(("WHEN", "WHO", "WHAT", "QUEUE", "ABOUT"), rows))
+    if not is_kept:
+        tell("Redis keeps no events: write `events: {}` into the file")
+
+
+def _about(act: Act) -> str:
+    if act.number > 1:
+        return count(act.number, "job")
+    return " ".join(filter(None, (act.job, act.task if act.task != "-" else "", act.about, act.message)))

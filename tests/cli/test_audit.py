@@ -1,0 +1,60 @@
+"""`fusiond audit`: who did what; and what `job show` says of a job that has not begun."""
+
+import time
+
+import pytest
+
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.event_records import DAEMONS
+
+
+@pytest.fixture
+def heard(desk):
+    """Commands whose acts are kept."""
+    for stream in ("default", "reports", DAEMONS):
+        desk.run(desk.verbs.keep_events(stream, "1000 0"))
+    return desk
+
+
+def test_acts_are_told_once_whoever_did_them(heard):
+    """A command that changes many jobs is one line; the file and the daemon are no people."""
+    names = [heard.enqueued("send") for _ in range(30)]
+    heard.fusiond("job", "cancel", "--task", "send", "--yes")
+    heard.fusiond("suspend", "reports")
+    heard.run(heard.verbs.suspend("reports", by="file", on=True))
+    acts = heard.fusiond("audit", "--json").json
+    assert [(act["what"], act["queue"], act["number"]) for act in acts] == [
+        ("suspended", "reports", 1),
+        ("canceled", "default", len(names)),
+    ]
+    assert all("@" in act["who"] for act in acts)
+    assert heard.fusiond("audit", "--by", acts[0]["who"][:3], "--queue", "reports", "--json").json == acts[:1]
+    assert heard.fusiond("audit", "--by", "nobody-else", "--json").json == []
+    assert "30 jobs" in heard.fusiond("audit").out
+
+
+def test_without_events_there_is_no_audit(desk):
+    """And that is said."""
+    desk.fusiond("suspend", "reports")
+    assert "events: {}" in desk.fusiond("audit").err
+
+
+def test_show_says_why_a_job_has_not_begun(heard):
+    """Who suspended its queue; or that nothing serves it; or its place in the row, and about when it begins."""
+    heard.enqueued("send")
+    name = heard.enqueued("send")
+    assert "nothing serves queue 'default' now" in heard.fusiond("job", "show", name).out
+    heard.fusiond("suspend", "default")
+    said = heard.fusiond("job", "show", name, "--json").json[0]["why_waiting"]
+    assert said.startswith("queue 'default' is suspended by ")
+    assert "@" in said
+    assert said.endswith("; fusiond resume default")
+    heard.fusiond("resume", "default")
+    heard.serve("default")
+    worker = {"group": "main", "queues": "default", "state": "idle", "phase": "serving", "answers": 1 << 30}
+    heard.run(heard.verbs.announce("host.1", worker))
+    assert heard.fusiond("job", "show", name, "--json").json[0]["why_waiting"] == "it is number 2 of 2 ready jobs"
+    minute = int(time.time()) // 60
+    key = heard.verbs.keys.of("default", "metrics", "minutes")
+    heard.run(plain(as_is, "HSET", key, f"i {minute - 2}", 2, f"f {minute - 2}", 6))
+    assert "; about in " in heard.fusiond("job", "show", name).out
