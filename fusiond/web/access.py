@@ -18,10 +18,14 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
 from fusiond.files import write_atomically
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: characters
@@ -64,8 +68,7 @@ class Access:
         self.settings, self._token = settings, token
         self._names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._names |= {name.lower() for name in settings.hosts}
-        host = settings.listen.rpartition(":")[0]
-        self._names.add(host.lower())
+        self._names.add(settings.listen.rpartition(":")[0].lower())
         try:
             self._proxies = [ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies]
         except ValueError as error:
@@ -88,6 +91,16 @@ class Access:
 
     def _seal(self, said: str) -> str:
         return hmac.digest(self._token.encode(), f"fusiond session {said}".encode(errors="replace"), "sha256").hex()
+
+    def address_of(self, peer: str, headers: Headers) -> str:
+        """
+        For the log: who has made a request.
+
+        Who connects to a socket, and a proxy that the file names, say so themselves. `peer`: an address, or `uid N`.
+        """
+        said = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        believed = not _is_address(peer) or self.is_trusted_proxy(ipaddress.ip_address(peer))
+        return said if believed and _is_address(said) else peer
 
     def is_trusted_proxy(self, address: Address) -> bool:
         """Whether this is the address of a proxy that the file names."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.datastructures import Headers
 
 from fusiond import paths
 from fusiond.web.access import Access, EndedSessions, User
@@ -20,7 +23,6 @@ from fusiond.web.backend import Backend
 from fusiond.web.door import Door
 
 if TYPE_CHECKING:
-    from starlette.datastructures import Headers
     from starlette.types import Scope
 
 #: seconds until the answer to a wrong token, and between two lines of the log about them
@@ -56,7 +58,7 @@ class Site:
     @property
     def cookie(self) -> str:
         """The name of the session's cookie: browsers send cookies of one host to all its ports."""
-        return f"fusiond-{self.access.settings.listen.rpartition(':')[2]}"
+        return f"fusiond-{re.sub('[^A-Za-z0-9]', '-', self.access.settings.listen.rpartition(':')[2])}"
 
     def has_wrong_token(self, headers: Headers) -> bool:
         """Whether a request has a token that is not ours; one without a token has none."""
@@ -87,8 +89,12 @@ class Site:
         if now - self._logged_at > _QUIET:
             self._logged_at = now
             sentence = "%s gave a wrong token for %s; further ones are not logged for a minute"
-            log.warning(sentence, (scope.get("client") or ["somebody"])[0], scope["path"])
+            log.warning(sentence, self.address_of(scope), scope["path"])
         await asyncio.sleep(SLOW)
+
+    def address_of(self, scope: Scope) -> str:
+        """Who asks, as far as that can be told without a login."""
+        return self.access.address_of(scope["state"]["visit"].peer, Headers(scope=scope))
 
     def begin(self) -> None:
         """Streams may begin again."""

@@ -20,6 +20,7 @@ CHECKED = {
     "ini": "this file",
     "lua": "tests/proofs/test_tour.py runs it",
     "text": "nobody: it is what a program prints, or a drawing",
+    "nginx": "nobody: there is no nginx here; its one block was tried with nginx 1.22",
     "ruby": "nobody: there is no Ruby here",
 }
 #: pages whose Python something else than tests/proofs/test_recipes.py runs

@@ -260,4 +260,11 @@ RULES = (
         'workers: {m: {environment: {PATH: "/srv/shop/bin:/usr/bin"}}}\n',
     ),
     Rule("tilde", "error", "`~` in a path", "state_directory: «~/x»\n", 'state_directory: "${HOME:-/root}/x"\n'),
+    Rule(
+        "header-on-port",
+        "warning",
+        "`user_header` of a dashboard that listens on a port, where each program can send it",
+        "web: {user_header: «X-Forwarded-User»}\n",
+        "web: {user_header: X-Forwarded-User, listen: unix:/run/fusiond/web.sock}\n",
+    ),
 )

@@ -1,6 +1,7 @@
 """Who gets in: the token, the session, the names."""
 
 import pytest
+from starlette.datastructures import Headers
 
 from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
@@ -84,3 +85,20 @@ def test_the_origin_is_the_host_itself():
     assert is_same_origin("https://jobs.example.com", "jobs.example.com")
     for origin in ("", "null", "http://localhost", "http://evil.example", "file://", "localhost:8321"):
         assert not is_same_origin(origin, "localhost:8321")
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "address"),
+    [
+        ("uid 33", "10.1.1.1", "10.1.1.1"),
+        ("uid 33", "6.6.6.6, 10.1.1.1", "10.1.1.1"),
+        ("uid 33", "me", "uid 33"),
+        ("uid 33", "", "uid 33"),
+        ("10.0.0.5", "10.1.1.1", "10.1.1.1"),
+        ("10.0.0.6", "10.1.1.1", "10.0.0.6"),
+    ],
+)
+def test_a_proxy_says_who_asks(peer, said, address):
+    """One that the file names, or that may connect to the socket; what it was told itself does not count."""
+    headers = Headers({"X-Forwarded-For": said})
+    assert access(trusted_proxies=("10.0.0.5",)).address_of(peer, headers) == address
