@@ -51,6 +51,8 @@ SECTIONS = {
     "sinks": ("events", "sinks", "*"),
     "webhooks": ("webhooks",),
     "web": ("web",),
+    "roles": ("web", "roles", "*"),
+    "tokens": ("web", "tokens", "*"),
 }
 
 

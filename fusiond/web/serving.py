@@ -28,7 +28,7 @@ from fusiond.errors import FusionError
 from fusiond.files import write_atomically
 from fusiond.link_messages import Apply, Command
 from fusiond.program import Link, wait_until_set
-from fusiond.web.access import Access, read_token
+from fusiond.web.access import Access, read_tokens
 from fusiond.web.application import application
 from fusiond.web.backend import Backend
 from fusiond.web.listening import listener, remove_stale, url_of
@@ -62,8 +62,7 @@ class WebProgram:
         self._link, self._runtime = link, runtime
         self._state = snapshot.path.parent
         self._backend = Backend(snapshot, runtime)
-        settings = _settings(snapshot)
-        self._site = Site(self._backend, Access(settings, self._token(settings)))
+        self._site = Site(self._backend, self._access(_settings(snapshot)))
         self._application = application(self._site)
         self._changed, self._ending = asyncio.Event(), False
         #: what it listens on; None: nothing
@@ -75,8 +74,8 @@ class WebProgram:
         #: called after each try to listen
         self.on_listening: Callable[[], object] = lambda: None
 
-    def _token(self, settings: Web) -> str:
-        return read_token(settings, paths.web_token(self._state))
+    def _access(self, settings: Web) -> Access:
+        return Access(settings, read_tokens(settings, paths.web_token(self._state)))
 
     async def serve(self) -> None:
         """Listen and serve until `end`."""
@@ -115,8 +114,7 @@ class WebProgram:
         """Take over a new configuration; a token that cannot be read leaves the old one in force."""
         try:
             snapshot = read_snapshot(command["snapshot"])
-            settings = _settings(snapshot)
-            self._site.access = Access(settings, self._token(settings))
+            self._site.access = self._access(_settings(snapshot))
             self._backend.set_snapshot(snapshot)
             logs.set_level(snapshot.config.logging.level)
         except FusionError as error:
@@ -159,7 +157,7 @@ class WebProgram:
         """Where it is; on a terminal with the token, which no log may have."""
         log.info("the dashboard is on %s", where)
         if sys.stdout.isatty():
-            token = self._token(self._site.access.settings)
+            token = self._site.access.token
             way = f"{where}login#{token}" if where.startswith("http") else f"through the proxy, with the token {token}"
             print(f"\n  log in to the dashboard:  {way}\n", flush=True)
 

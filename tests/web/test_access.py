@@ -5,22 +5,22 @@ from starlette.datastructures import Headers
 
 from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
-from fusiond.web.access import SESSION, Access, is_same_origin, read_token
+from fusiond.web.access import SESSION, Access, is_same_origin, read_tokens
 
 TOKEN = "0123456789abcdef"
 
 
 def access(**settings):
-    return Access(Web(**settings), TOKEN)
+    return Access(Web(**settings), {"": TOKEN})
 
 
 def test_a_token_is_made_once_and_kept_private(tmp_path):
     """Without token_file the daemon makes one that only its user can read, and finds it again."""
     path = tmp_path / "web-token"
-    token = read_token(Web(), path)
+    token = read_tokens(Web(), path)[""]
     assert len(token) > 40
     assert path.stat().st_mode & 0o777 == 0o600
-    assert read_token(Web(), path) == token
+    assert read_tokens(Web(), path) == {"": token}
 
 
 @pytest.mark.parametrize("content", ["short", "x" * 1000, "päss" * 10])
@@ -29,13 +29,13 @@ def test_a_token_that_is_none_is_refused(tmp_path, content):
     path = tmp_path / "token"
     path.write_text(content)
     with pytest.raises(FusionError, match=str(path)):
-        read_token(Web(token_file=str(path)), tmp_path / "other")
+        read_tokens(Web(token_file=str(path)), tmp_path / "other")
 
 
 def test_a_token_file_that_is_not_there_is_told(tmp_path):
     """The sentence names the file."""
     with pytest.raises(FusionError, match="missing"):
-        read_token(Web(token_file=str(tmp_path / "missing")), tmp_path / "other")
+        read_tokens(Web(token_file=str(tmp_path / "missing")), tmp_path / "other")
 
 
 def test_a_session_holds_for_its_time_and_its_token():
@@ -43,7 +43,7 @@ def test_a_session_holds_for_its_time_and_its_token():
     cookie = access().new_session(now=1000)
     assert access().is_session(cookie, now=1000 + SESSION - 1)
     assert not access().is_session(cookie, now=1000 + SESSION)
-    assert not Access(Web(), TOKEN[::-1]).is_session(cookie, now=1000)
+    assert not Access(Web(), {"": TOKEN[::-1]}).is_session(cookie, now=1000)
     until, _, seal = cookie.partition(".")
     assert not access().is_session(f"{int(until) + 1}.{seal}", now=1000)
     for other in ("", ".", "x.y", "9" * 30, "é.é", f"{until}.", f".{seal}"):
@@ -52,9 +52,9 @@ def test_a_session_holds_for_its_time_and_its_token():
 
 def test_only_the_token_is_the_token():
     """Nor a part of it, nor what cannot be encoded."""
-    assert access().is_token(TOKEN)
+    assert access().holder_of(TOKEN) == ""
     for other in ("", TOKEN[:-1], TOKEN + "x", "é" * 16, "\udc80"):
-        assert not access().is_token(other)
+        assert access().holder_of(other) is None
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_it_listens_on_a_socket(open_dashboard, caplog, tmp_path):
     with open_dashboard(listen=f"unix:{tmp_path}/left/web.sock", user_header="X-Forwarded-User") as dashboard:
         assert dashboard.ask("GET", "/queues", X_Forwarded_User="ada").status == 200
         dashboard.apply(listen=f"unix:{path}")
-        until(path.exists)
+        until(lambda: str(path) in (dashboard.runtime / "web.url").read_text())
         assert dashboard.log_in().status == 303
         found = path.stat()
         assert (found.st_mode & 0o777, found.st_gid, path.parent.stat().st_mode & 0o777) == (0o660, os.getegid(), 0o711)

@@ -169,6 +169,7 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
     keys = (("broker", "password_file"), ("broker", "tls", "key_file"), ("webhooks", "secret_file"))
     secrets = [root.get(*key) for key in keys]
     secrets += [sink.get(key) for _, sink in root.entries("events", "sinks") for key in ("secret_file", "api_key_file")]
+    secrets += [token.get("token_file") for _, token in root.entries("web", "tokens")]
     certificates = (root.get("broker", "tls", "ca_file"), root.get("broker", "tls", "cert_file"))
     variables = [node for settings in maps for node in settings.items("environment_file")]
     #: node → what reads its file as the daemon does
