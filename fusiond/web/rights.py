@@ -67,8 +67,8 @@ class User:
         if self.may_everywhere(right) if everywhere else self.may(right, queue):
             return
         where = " for all queues" if everywhere and self.may(right) else f" in queue {queue}" if queue else ""
-        roles = f"your role{'s' * (len(self.roles) > 1)} {', '.join(self.roles)} cannot do"
-        why = f"which {roles}" if self.roles else "and none of your groups has a role in this file"
+        who = f"your role {self.roles[0]} does" if len(self.roles) == 1 else f"your roles {', '.join(self.roles)} do"
+        why = f"which {who} not have" if self.roles else "and none of your groups has a role in this file"
         raise Refusal(403, f"this needs the right `{right}`{where}, {why}")
 
 

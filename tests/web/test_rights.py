@@ -113,9 +113,9 @@ def test_roles_are_those_of_the_groups_that_the_proxy_names(opened):
     assert opened.ask("GET", "/queues", X_Forwarded_Groups="sre").status == 303
     assert opened.get("/queues").status == 200, "the token that logs in may all"
     sentence = ask(opened, "support", f"{API}/queues/reports/suspend", {}).json["error"]
-    assert sentence == "this needs the right `suspend` in queue reports, which your role support cannot do"
+    assert sentence == "this needs the right `suspend` in queue reports, which your role support does not have"
     sentence = ask(opened, "support,readers", f"{API}/jobs/default/a/requeue", {}).json["error"]
-    assert sentence == "this needs the right `requeue` in queue default, which your roles support, reader cannot do"
+    assert sentence == "this needs the right `requeue` in queue default, which your roles support, reader do not have"
     assert "the right `read` for all queues" in ask(opened, "support", f"{API}/workers").json["error"]
 
 
