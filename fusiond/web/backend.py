@@ -74,7 +74,8 @@ class Backend:
         self.runs = RunControl(self.verbs)
         self.state = snapshot.path.parent
         self._kept: dict[str, _Kept] = {}
-        self._catalogue = NO_CATALOGUE
+        #: the one that was read last; parts share it
+        self._catalogue = [NO_CATALOGUE]
         self._waiting: dict[str, list[int]] = {}
         self.patterns, self.hides_arguments = frozenset({"*"}), False
         self.set_snapshot(snapshot)
@@ -148,8 +149,8 @@ class Backend:
         """What living daemons declare, read again every few seconds. Raises BrokerError."""
 
         async def find() -> Catalogue:
-            self._catalogue = await self.run(self.verbs.catalogue(self._catalogue))
-            return self._catalogue
+            self._catalogue[0] = await self.run(self.verbs.catalogue(self._catalogue[0]))
+            return self._catalogue[0]
 
         return await self.kept("catalogue", find, CATALOGUE)
 

@@ -124,7 +124,8 @@ class Web:
         Mapping[Name, WebToken],
         Key("Tokens", {"ci": {"token_file": "/run/credentials/fusiond.service/ci", "role": "deploy"}}, in_place=True),
     ] = field(default_factory=dict)
-    #: Addresses and networks of proxies, which may have more than 64 requests at once.
+    #: Addresses and networks of proxies: each may have more than 64 requests at once, and its X-Forwarded-For is
+    #: believed in the log.
     trusted_proxies: Annotated[
         tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
     ] = ()
