@@ -7,6 +7,7 @@ import pytest
 from starlette.routing import Route
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.web_face import READING, Role, Web, WebToken
@@ -158,6 +159,13 @@ def test_each_act_names_person_role_and_address(desk, tmp_path, caplog):
         for path, said in (("queues/reports/suspend", "{}"), ("jobs", '{"task": "report"}')):
             assert dashboard.ask("POST", f"{API}/{path}", said, Origin=origin, **named).status == 200
         [event] = ask(dashboard, "sre", f"{API}/audit?event=suspended").json["events"]
+        desk.run(desk.verbs.keep_events(DAEMONS, "1000 0"))
+        desk.run(desk.verbs.record_event(DAEMONS, "cron.suspended", "ann", words=[("o", "nightly")]))
+        seen = [ask(dashboard, group, f"{API}/audit").json["events"] for group in ("sre", "support")]
+        assert [[each["name"] for each in events] for events in seen] == [
+            ["cron.suspended", "suspended"],
+            ["suspended"],
+        ]
     who = "ada (support, ops) from 10.0.0.5"
     assert event["by"] == f"dashboard by {who}"
     said = [line for line in caplog.messages if line.startswith(f"{who}: ")]
