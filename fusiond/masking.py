@@ -36,8 +36,24 @@ _TEXTS: Final = (
     "broken",
 )  # fmt: skip
 
-#: task → its secret arguments, `kwargs.NAME`, `args.N`, or `args.*` for all that are passed by position
+#: task → its secret arguments, `kwargs.NAME`, `args.N`, or `args.*` for all that are passed by position, `kwargs.*`
 Secret = Mapping[str, Collection[str]]
+
+
+class _Everything(Secret):
+    """All arguments of all tasks."""
+
+    def __getitem__(self, task: str) -> Collection[str]:
+        return ("args.*", "kwargs.*")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 1
+
+
+ALL: Final = _Everything()
 
 
 def masked_job(record: JobRecord, secret: Secret) -> JobRecord:
@@ -158,8 +174,8 @@ def _masked(value: Any, secret: Secret, values: set[Any]) -> Any:
     for name in names:
         kind, _, key = name.partition(".")
         there = value.get(kind)
-        if kind == "kwargs" and isinstance(there, dict) and key in there:
-            shown[kind][key] = _hide(there[key], values)
+        if kind == "kwargs" and isinstance(there, dict):
+            shown[kind] |= {each: _hide(said, values) for each, said in there.items() if key in (each, "*")}
         elif kind == "args" and isinstance(there, list):
             for n in range(len(there)):
                 shown[kind][n] = _hide(there[n], values) if key in (str(n), "*") else shown[kind][n]
@@ -201,7 +217,8 @@ def _without(text: Any, values: Collection[Any]) -> Any:
 def _named(text: str, names: Collection[str]) -> str:
     """`<name>=<value>` of these names, as limits and tenants have it."""
     for name in names:
-        text = re.sub(rf"(?<![A-Za-z0-9_.]){re.escape(name)}=(\"[^\"]*\"|[^,\s]+)", f"{name}={HIDDEN}", text)
+        named = re.escape(name).replace(r"\*", r"[^=,\s]+")
+        text = re.sub(rf"(?<![A-Za-z0-9_.])({named})=(\"[^\"]*\"|[^,\s]+)", rf"\1={HIDDEN}", text)
     return text
 
 

@@ -52,6 +52,8 @@ SECTIONS = {
     "job_output": ("job_output",),
     "webhooks": ("webhooks",),
     "web": ("web",),
+    "roles": ("web", "roles", "*"),
+    "tokens": ("web", "tokens", "*"),
 }
 
 

@@ -20,6 +20,7 @@ from fusiond.config.fields import keys_of
 from fusiond.config.lint import (
     broker_url,
     calls,
+    dashboard,
     flow_graphs,
     machine,
     names,
@@ -49,7 +50,7 @@ _OF_NODES: Final = (
 )  # fmt: skip
 _OF_VALUES: Final = (
     policies.check, calls.check, queue_limits.check_pairs, flow_graphs.check_values,
-    schedules.check_ticks, machine.check_paths,
+    schedules.check_ticks, machine.check_paths, dashboard.check,
 )  # fmt: skip
 #: what entries share or refer to: if it is wrong as a whole, nothing can be said of any entry
 _SHARED: Final = frozenset({"defaults", *(field.name for field in keys_of(Config) if field.by_name)})

@@ -1,7 +1,8 @@
 """
-Who may use the dashboard: the token, the session that follows it, and the names by which browsers may reach it.
+Who may use the dashboard: the tokens, the session that follows one, and the names by which browsers may reach it.
 
-1. token     the file names one, or the daemon makes one in its state directory
+1. token     the file names one, or the daemon makes one in its state directory: it logs in, and may all. Further ones
+             of the file have a role each
 2. session   a cookie that an HMAC under the token protects: a new token ends all sessions. Only those are stored whose
              users have logged out
 3. names     a Host that is none of ours is refused: otherwise a page of another site could point its own name at this
@@ -16,12 +17,17 @@ import logging
 import secrets
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusiond.config.model.web_face import Web
 from fusiond.errors import FusionError
-from fusiond.files import write_atomically
+from fusiond.files import read_secret, write_atomically
+from fusiond.web.rights import User, granted
+
+if TYPE_CHECKING:
+    from starlette.datastructures import Headers
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 #: characters
@@ -31,49 +37,73 @@ SESSION = 7 * 86_400
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who asks."""
-
-    #: for the log and the history
-    name: str
-    #: by the token itself and not by a cookie or a proxy: a page of another site cannot make a browser send it
-    by_token: bool = False
-
-
-def read_token(settings: Web, made: Path) -> str:
-    """The token. Raises FusionError if the file cannot be read, or is too short to be one."""
-    path = made
-    try:
-        if settings.token_file is not None:
-            path = Path(settings.token_file)
-        elif not made.exists():
+def read_tokens(settings: Web, made: Path) -> dict[str, str]:
+    """Name → token; the one that logs in has no name. Raises FusionError if one cannot be used, or two are the same."""
+    if settings.token_file is None and not made.exists():
+        try:
             write_atomically(made, f"{secrets.token_urlsafe(32)}\n".encode())
-        token = path.read_text(encoding="ascii", errors="strict").strip()
-    except (OSError, ValueError) as error:
-        raise FusionError(f"{path}: the dashboard's token cannot be read: {error}") from error
-    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN:
-        raise FusionError(f"{path}: a token has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters; this has {len(token)}")
+        except OSError as error:
+            raise FusionError(f"{made}: the dashboard's token cannot be written: {error}") from error
+    files = {"": settings.token_file or made} | {name: token.token_file for name, token in settings.tokens.items()}
+    found: dict[str, str] = {}
+    for name, path in files.items():
+        token = _read_token(path)
+        if token in found.values():
+            raise FusionError(f"{path}: another token of `web` is the same; write another one into the file of {name}")
+        found[name] = token
+    return found
+
+
+def _read_token(path: str | Path) -> str:
+    """Raises FusionError if the file cannot be read, or is too short to be a token."""
+    try:
+        token = read_secret(path)
+    except OSError as error:
+        raise FusionError(f"{path}: the dashboard's token cannot be read: {error.strerror}") from error
+    if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN or not token.isascii():
+        sentence = f"a token has {SHORTEST_TOKEN} to {LONGEST_TOKEN} characters of ASCII; this has {len(token)}"
+        raise FusionError(f"{path}: {sentence}{'' if token.isascii() else ', and others'}")
     return token
 
 
 class Access:
     """The checks of one configuration. Raises FusionError if it names an address that is none."""
 
-    def __init__(self, settings: Web, token: str) -> None:
-        self.settings, self._token = settings, token
+    def __init__(self, settings: Web, tokens: Mapping[str, str]) -> None:
+        self.settings, self._tokens, self.token = settings, tokens, tokens[""]
         self._names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._names |= {name.lower() for name in settings.hosts}
-        host = settings.listen.rpartition(":")[0]
-        self._names.add(host.lower())
+        self._names.add(settings.listen.rpartition(":")[0].lower())
         try:
             self._proxies = [ipaddress.ip_network(each, strict=False) for each in settings.trusted_proxies]
         except ValueError as error:
             raise FusionError(f"web.trusted_proxies: {error}; write such as 10.0.0.5 or fd00::/64") from error
 
-    def is_token(self, said: str) -> bool:
-        """Whether this is the token; the time that it takes does not tell how much of it is right."""
-        return hmac.compare_digest(said.encode(errors="replace"), self._token.encode())
+    def holder_of(self, said: str) -> str | None:
+        """The name of this token; None: it is none. The time that it takes does not tell how much of it is right."""
+        given = said.encode(errors="replace")
+        found = [name for name, token in self._tokens.items() if hmac.compare_digest(given, token.encode())]
+        return found[0] if found else None
+
+    def user_of_token(self, said: str, address: str) -> User | None:
+        """Who sends this token; None: it is none."""
+        name = self.holder_of(said)
+        if not name:
+            return User("the token", address, by_token=True) if name is not None else None
+        role = self.settings.tokens[name].role
+        grants = granted([self.settings.roles[role]] if role in self.settings.roles else [])
+        return User(f"token {name}", address, True, (role,), grants)
+
+    def user_of_proxy(self, headers: Headers, address: str) -> User | None:
+        """Whom the proxy names, with the roles of the groups that it names; None: nobody."""
+        settings = self.settings
+        name = headers.get(settings.user_header) if settings.user_header else None
+        if not name or not settings.roles:
+            return User(name[:100], address) if name else None
+        said = ",".join(headers.getlist(settings.group_header)) if settings.group_header else ""
+        groups = {group.strip() for group in said.split(",")}
+        roles = {key: role for key, role in settings.roles.items() if groups & {*role.groups}}
+        return User(name[:100], address, False, tuple(roles), granted(roles.values()))
 
     def new_session(self, now: float | None = None) -> str:
         """The value of a cookie."""
@@ -87,7 +117,17 @@ class Access:
         return sealed and _end_of(said) > (time.time() if now is None else now)
 
     def _seal(self, said: str) -> str:
-        return hmac.digest(self._token.encode(), f"fusiond session {said}".encode(errors="replace"), "sha256").hex()
+        return hmac.digest(self.token.encode(), f"fusiond session {said}".encode(errors="replace"), "sha256").hex()
+
+    def address_of(self, peer: str, headers: Headers) -> str:
+        """
+        For the log: who has made a request.
+
+        Who connects to a socket, and a proxy that the file names, say so themselves. `peer`: an address, or `uid N`.
+        """
+        said = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        believed = not _is_address(peer) or self.is_trusted_proxy(ipaddress.ip_address(peer))
+        return said if believed and _is_address(said) else peer
 
     def is_trusted_proxy(self, address: Address) -> bool:
         """Whether this is the address of a proxy that the file names."""

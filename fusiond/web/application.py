@@ -77,6 +77,7 @@ def application(site: Site) -> Starlette:
         exception_handlers={HTTPException: _not_served, Refusal: _refused},
     )
     found.state.site = site
+    site.pages = {endpoint.path: endpoint for endpoint in ENDPOINTS if endpoint.method == "GET"}
     return found
 
 
@@ -92,7 +93,7 @@ async def _login(request: Request) -> Response:
     except (ValueError, ClientDisconnect):
         return responses.failure(request, 400, "the form cannot be read")
     back = _own_path(said.get("back", ["/"])[0])
-    if not site.access.is_token(said.get("token", [""])[0].strip()):
+    if site.access.holder_of(said.get("token", [""])[0].strip()) != "":
         await site.note_wrong_token(request.scope)
         return responses.page(request, "login.html", 401, back=back, wrong=True)
     response = RedirectResponse(back, 303)
@@ -119,11 +120,15 @@ def _own_path(said: str) -> str:
 
 async def _live(request: Request) -> Response:
     site: Site = request.app.state.site
+    request.state.user.require("read")
     if site.streams >= MOST_STREAMS:
         raise Refusal(503, f"{MOST_STREAMS} pages are open already")
-    return StreamingResponse(
-        stream(site, lambda: site.user_of(request.headers) is not None), media_type="text/event-stream"
-    )
+
+    def is_open() -> bool:
+        user = site.user_of(request.scope)
+        return user is not None and user.may("read")
+
+    return StreamingResponse(stream(site, is_open), media_type="text/event-stream")
 
 
 async def _openapi(_: Request) -> Response:

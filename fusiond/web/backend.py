@@ -7,6 +7,7 @@ What several pages want again and again is kept for a second, so that ten open p
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +26,9 @@ from fusiond.flows.run_control import RunControl
 from fusiond.inspecting.queues import count_each
 from fusiond.inspecting.worker_states import ask_workers
 from fusiond.locate.control import ask
-from fusiond.masking import Secret
+from fusiond.masking import ALL, Secret
 from fusiond.producer.plans import Producer
+from fusiond.web.rights import User, is_among
 
 T = TypeVar("T")
 
@@ -59,6 +61,8 @@ class Backend:
         verbs: the verbs of its namespace.
         producer: stores jobs.
         runs: steers runs of flows.
+        patterns: of the queues that it has; of others nothing is listed.
+        hides_arguments: nobody is shown the arguments of jobs.
     """
 
     def __init__(self, snapshot: Snapshot, runtime: Path) -> None:
@@ -70,9 +74,26 @@ class Backend:
         self.runs = RunControl(self.verbs)
         self.state = snapshot.path.parent
         self._kept: dict[str, _Kept] = {}
-        self._catalogue = NO_CATALOGUE
+        #: the one that was read last; parts share it
+        self._catalogue = [NO_CATALOGUE]
         self._waiting: dict[str, list[int]] = {}
+        self.patterns, self.hides_arguments = frozenset({"*"}), False
         self.set_snapshot(snapshot)
+
+    def part_for(self, user: User, right: str, queue: str | None) -> Backend:
+        """What the user sees by a right: the same with some of the queues only, and perhaps without arguments."""
+        found = copy.copy(self)
+        found.patterns, found.hides_arguments = user.grants[right], not user.sees_arguments(right, queue)
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all queues."""
+        return "*" in self.patterns
+
+    def has(self, queue: str) -> bool:
+        """Whether the queue is one of its queues."""
+        return is_among(queue, self.patterns)
 
     def set_snapshot(self, snapshot: Snapshot) -> None:
         """Follow another accepted configuration."""
@@ -111,8 +132,8 @@ class Backend:
         return await self.kept("status", find)
 
     async def queues(self) -> list[str]:
-        """The names of all queues. Raises BrokerError."""
-        return await self.kept("queues", lambda: self.run(self.verbs.queues()))
+        """The names of its queues. Raises BrokerError."""
+        return [*filter(self.has, await self.kept("queues", lambda: self.run(self.verbs.queues())))]
 
     async def counts(self) -> tuple[dict[str, Counts], list[str]]:
         """Queue → its counts, and why other queues cannot be read. Raises BrokerError."""
@@ -121,19 +142,22 @@ class Backend:
             counted, errors = await self.run(count_each(self.verbs))
             return counted, [*map(str, errors)]
 
-        return await self.kept("counts", find)
+        counted, errors = await self.kept("counts", find)
+        return {name: counts for name, counts in counted.items() if self.has(name)}, errors if self.is_whole else []
 
     async def catalogue(self) -> Catalogue:
         """What living daemons declare, read again every few seconds. Raises BrokerError."""
 
         async def find() -> Catalogue:
-            self._catalogue = await self.run(self.verbs.catalogue(self._catalogue))
-            return self._catalogue
+            self._catalogue[0] = await self.run(self.verbs.catalogue(self._catalogue[0]))
+            return self._catalogue[0]
 
         return await self.kept("catalogue", find, CATALOGUE)
 
     async def secret(self) -> Secret:
         """Task → its secret arguments, of this host's file or of another's. Raises BrokerError."""
+        if self.hides_arguments:
+            return ALL
         return (await self.catalogue()).secret({name: task.secret for name, task in self.config.tasks.items()})
 
     async def workers(self) -> list[Worker]:

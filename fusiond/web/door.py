@@ -15,6 +15,8 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,6 +51,8 @@ class Visit:
     transport: asyncio.Transport
     #: for which it counts; empty: for none
     address: str
+    #: its address, or `uid N` of the process that connected to the socket
+    peer: str
     #: its requests that run: more than one only while one ends
     requests: int = 0
     #: closes it; None: it is not silent
@@ -79,7 +83,7 @@ class Door:
 
             def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
                 super().connection_made(transport)
-                self._visit_state["visit"] = Visit(transport, door.address_of(transport.get_extra_info("peername")))
+                self._visit_state["visit"] = door.visit_of(transport)
                 door.note_silent(self._visit_state["visit"])
 
             def connection_lost(self, exc: Exception | None) -> None:
@@ -88,12 +92,17 @@ class Door:
 
         return Connection
 
-    def address_of(self, peer: object) -> str:
-        """For which address a connection counts: one of IPv6 by its network, of which each site has a whole one."""
+    def visit_of(self, transport: asyncio.Transport) -> Visit:
+        """A connection that was just made."""
+        peer = transport.get_extra_info("peername")
         if not isinstance(peer, tuple):
-            return ""
+            return Visit(transport, "", _user_of(transport.get_extra_info("socket")))
         address = ipaddress.ip_address(peer[0].partition("%")[0])
         address = getattr(address, "ipv4_mapped", None) or address
+        return Visit(transport, self._counted(address), str(address))
+
+    def _counted(self, address: Address) -> str:
+        """For which address a connection counts: one of IPv6 by its network, of which each site has a whole one."""
         if self._is_unbounded(address):
             return ""
         return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
@@ -149,3 +158,9 @@ class Door:
         if time.monotonic() - self._logged_at > _QUIET:
             self._logged_at = time.monotonic()
             log.warning("%s", sentence)
+
+
+def _user_of(sock: socket.socket) -> str:
+    """Whose process is at the other end of a unix socket."""
+    _, user, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return f"uid {user}"

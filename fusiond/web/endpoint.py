@@ -2,8 +2,9 @@
 One endpoint: what a page shows or an action does, for browsers and for the API at once.
 
 1. gather   the inputs, each within its bounds
-2. answer   a function of the backend and the inputs returns a view, which is a dataclass, or says how an action ended
-3. send     the view to its template for a browser, or as JSON below /api/v1; after an action a browser goes back to the
+2. judge    whether the user has the right, in the queue that an input names, or in all queues; otherwise 403
+3. answer   a function of the backend and the inputs returns a view, which is a dataclass, or says how an action ended
+4. send     the view to its template for a browser, or as JSON below /api/v1; after an action a browser goes back to the
             page that it came from, which shows the notice
 
 What goes wrong is one sentence with the right status; a fault of our own is logged with its traceback.
@@ -15,7 +16,7 @@ import dataclasses
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,10 +26,10 @@ from starlette.routing import Route
 
 from fusiond.errors import BrokerError, ControlError, EnqueueError, FusionError, JobNotFound, QueueFull
 from fusiond.web import responses
-from fusiond.web.access import User
 from fusiond.web.backend import Backend
 from fusiond.web.inputs import BadInput, Input, gathered, read_json, texts_of
 from fusiond.web.responses import Refusal
+from fusiond.web.rights import User
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 #: prefix of the API
 API = "/api/v1"
+#: in place of a right
+BY_ACTION = "by action"
 #: the exception is the class in `FusionError` → status
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (BadInput, 400),
@@ -75,6 +78,7 @@ class Done:
 class WebCall:
     """One request to an endpoint."""
 
+    #: with the queues in which the user has the endpoint's right
     backend: Backend
     user: User
     #: values of its inputs
@@ -86,7 +90,11 @@ class WebCall:
     @property
     def asker(self) -> str:
         """For the daemon's log and history."""
-        return f"dashboard by {self.user.name}"
+        return f"dashboard by {self.user}"
+
+
+#: a view, or how an action ended
+Answer = Callable[[WebCall], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +103,26 @@ class Endpoint:
 
     method: str
     path: str
-    answer: Callable[[WebCall], Awaitable[Any]]
+    answer: Answer
     summary: str
     #: of the view, for the API's document
     returns: type = Done
     inputs: tuple[Input, ...] = ()
     #: of the page; empty: the API alone has it
     template: str = ""
+    #: what the user needs, one of RIGHTS; BY_ACTION: what the input `action` says
+    right: str = field(kw_only=True)
+    #: it is about all queues: the user needs the right in all of them
+    everywhere: bool = False
 
     @property
     def api_path(self) -> str:
         """Below the API's prefix."""
         return "/overview" if self.path == "/" else self.path
+
+    def is_open_to(self, user: User) -> bool:
+        """Whether the user has the right, in any queue if that is enough."""
+        return user.may_everywhere(self.right) if self.everywhere else user.may(self.right)
 
     def routes(self) -> list[Route]:
         """For the page and for the API."""
@@ -125,6 +141,9 @@ class Endpoint:
                 said = defaultdict(str, asked)
                 return responses.page(request, self.template, view=view, said=said, asked=asked.multi_items())
         except Exception as error:  # noqa: BLE001 - every error is a sentence
+            pages = request.state.navigation
+            if self.path == "/" and pages and isinstance(error, Refusal):
+                return RedirectResponse(pages[0][0], 303)  # the first page that the user may see
             return responses.failure(request, *_judged(error))
         key = request.app.state.site.note(view.sentence, well=view.done)
         return RedirectResponse(_with_notice(_back(request, view), key), 303)
@@ -145,11 +164,13 @@ class Endpoint:
             texts |= parse_qs(request.url.query, max_num_fields=200)
         else:
             texts |= await read(request)
-        call = WebCall(site.backend, request.state.user, gathered(self.inputs, texts))
-        view = await self.answer(call)
+        said, user = gathered(self.inputs, texts), request.state.user
+        right, queue = said["action"] if self.right == BY_ACTION else self.right, said.get("queue") or None
+        user.require(right, queue, everywhere=self.everywhere)
+        view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said))
         if self.method == "POST":
             site.backend.forget()
-            audit.info("%s: %s (%s)", call.user.name, view.sentence, request.url.path)
+            audit.info("%s: %s (%s)", user, view.sentence, request.url.path)
         return view
 
     async def _json_body(self, request: Request) -> dict[str, list[str]]:
@@ -159,6 +180,21 @@ class Endpoint:
         if not isinstance(said, dict):
             raise BadInput("the body is no JSON object")
         return texts_of(self.inputs, said)
+
+
+def reads(  # noqa: PLR0917 - a row of a table, as in `acts`
+    path: str, answer: Answer, summary: str, returns: type, template: str, inputs: tuple[Input, ...] = (), *,
+    right: str = "read", everywhere: bool = False,
+) -> Endpoint:  # fmt: skip
+    """A page, and the same as JSON."""
+    return Endpoint("GET", path, answer, summary, returns, inputs, template, right=right, everywhere=everywhere)
+
+
+def acts(
+    right: str, path: str, answer: Answer, summary: str, inputs: tuple[Input, ...] = (), *, everywhere: bool = False
+) -> Endpoint:
+    """What changes something."""
+    return Endpoint("POST", path, answer, summary, inputs=inputs, right=right, everywhere=everywhere)
 
 
 def view_of(kind: type[T], source: object, **others: Any) -> T:

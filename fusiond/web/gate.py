@@ -4,8 +4,8 @@ What each request passes before any page sees it.
 1. door     too many requests at once: 429 or 503
 2. host     a name that is none of ours: 421
 3. size     a body above the limit: 413; one that is not there within PATIENCE seconds: 408
-4. user     by the token (`Authorization: Bearer …`), the header of a proxy, or the cookie of a session. Nobody: to the
-            login, or 401 for the API
+4. user     by a token (`Authorization: Bearer …`), the headers of a proxy, or the cookie of a session. Nobody: to the
+            login, or 401 for the API. What the user may do is for the endpoint to judge
 5. change   what is no GET: 403 while the file says `read_only`, and 403 unless the browser names this server as the
             origin. A request that carries the token itself needs no origin
 
@@ -23,8 +23,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from fusiond.web.access import User, is_same_origin
+from fusiond.web.access import is_same_origin
 from fusiond.web.responses import Refusal, failure
+from fusiond.web.rights import User
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -96,8 +97,8 @@ class Gate:
         if self._site.has_wrong_token(headers):
             await self._site.note_wrong_token(scope)
             raise Refusal(401, "the token is wrong")
-        user = self._site.user_of(headers)
-        scope["state"]["user"] = user
+        user = self._site.user_of(scope)
+        scope["state"] |= {"user": user, "navigation": self._site.navigation_of(user)}
         public = any(scope["path"] == path or scope["path"].startswith(path) for path in PUBLIC)
         if user is None and not public:
             return self._login(scope)

@@ -47,6 +47,7 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     body = [each for each in endpoint.inputs if each.place == "body"]
     found: dict[str, Any] = {
         "summary": endpoint.summary,
+        "description": f"Needs the right {endpoint.right}{' in all queues' if endpoint.everywhere else ''}.",
         "operationId": _operation_id(endpoint),
         "parameters": [_parameter(each) for each in endpoint.inputs if each.place != "body"],
         "responses": {

@@ -1,7 +1,7 @@
 """
 What programs ask of a daemon over HTTP: metrics, and whether it is alive and ready.
 
-1. /metrics  what `fusiond status --metrics` prints, for who has the token. 200 though the daemon or Redis is away: the
+1. /metrics  what `fusiond status --metrics` prints, for who has the right. 200 though the daemon or Redis is away: the
              body says so
 2. /livez    200 while the daemon answers on its control socket, whether Redis does or not; otherwise 503
 3. /readyz   200 if each group of the daemon serves, and Redis answers this program; otherwise 503
@@ -33,6 +33,7 @@ async def _metrics(request: Request) -> Response:
     # prometheus-client is loaded by the first request that needs it.
     from fusiond.monitoring.exposition import exposition
 
+    request.state.user.require("metrics", everywhere=True)
     backend = _backend(request)
     daemon, broker = await asyncio.gather(backend.status(), _broker(backend))
     body, content_type = await asyncio.to_thread(exposition, daemon, broker, request.headers.get("accept", ""))
@@ -54,7 +55,7 @@ async def _live(request: Request) -> Response:
 
 async def _ready(request: Request) -> Response:
     why = await _why_not_ready(_backend(request))
-    known = request.state.user is not None
+    known = request.state.user is not None and request.state.user.may_everywhere("read")
     return _said("ok" if not why else f"not ready: {why}" if known else "not ready", well=not why)
 
 

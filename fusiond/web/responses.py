@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from fusiond.config.model.web_face import READING
 from fusiond.web import filters
 from fusiond.written_text import json_bytes, visible
 
@@ -63,7 +64,7 @@ def _templates() -> Environment:
         auto_reload=False,
     )
     found.filters.update(filters.FILTERS)
-    found.globals.update(navigation=NAVIGATION, version=_version())
+    found.globals.update(version=_version())
     found.globals["parts"] = found.get_template("parts.html").module
     return found
 
@@ -81,11 +82,19 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     """A page."""
     site = request.app.state.site if "app" in request.scope else None
     user = getattr(request.state, "user", None)
+    read_only = bool(site and site.access.settings.read_only)
+
+    def may(right: str, queue: str | None = None, *, everywhere: bool = False) -> bool:
+        has = user is not None and (user.may_everywhere(right) if everywhere else user.may(right, queue))
+        return has and (right in READING or not read_only)
+
     known = {
         "path": request.url.path,
         "query": request.url.query,
         "user": user.name if user else "",
-        "read_only": bool(site and site.access.settings.read_only),
+        "navigation": getattr(request.state, "navigation", ()),
+        "may": may,
+        "read_only": read_only,
         "notice": site.notice(request.query_params.get("done")) if site else None,
         "source": site.backend.source if site and user else "",
     }

@@ -1,7 +1,7 @@
 """
 The program of the dashboard: it listens, takes over a new configuration in place, and ends in order.
 
-1. listen   on the address of the file. If that is taken, say so, and try again: jobs run meanwhile
+1. listen   on the address or the socket of the file. If that is taken, say so, and try again: jobs run meanwhile
 2. serve    with uvicorn
 3. obey     apply: read the token again and listen on the new address; drain, SIGTERM, and the supervisor's death: end
             after the requests that run, within PATIENCE seconds
@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,9 +28,10 @@ from fusiond.errors import FusionError
 from fusiond.files import write_atomically
 from fusiond.link_messages import Apply, Command
 from fusiond.program import Link, wait_until_set
-from fusiond.web.access import Access, read_token
+from fusiond.web.access import Access, read_tokens
 from fusiond.web.application import application
 from fusiond.web.backend import Backend
+from fusiond.web.listening import listener, remove_stale, url_of
 from fusiond.web.pulse import sample
 from fusiond.web.site import Site
 
@@ -62,12 +62,11 @@ class WebProgram:
         self._link, self._runtime = link, runtime
         self._state = snapshot.path.parent
         self._backend = Backend(snapshot, runtime)
-        settings = _settings(snapshot)
-        self._site = Site(self._backend, Access(settings, self._token(settings)))
+        self._site = Site(self._backend, self._access(_settings(snapshot)))
         self._application = application(self._site)
         self._changed, self._ending = asyncio.Event(), False
-        #: what it listens on; empty: nothing
-        self._listens = ""
+        #: what it listens on; None: nothing
+        self._listens: Web | None = None
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
         #: why it does not listen on the address of the file; empty: it does
@@ -75,16 +74,16 @@ class WebProgram:
         #: called after each try to listen
         self.on_listening: Callable[[], object] = lambda: None
 
-    def _token(self, settings: Web) -> str:
-        return read_token(settings, paths.web_token(self._state))
+    def _access(self, settings: Web) -> Access:
+        return Access(settings, read_tokens(settings, paths.web_token(self._state)))
 
     async def serve(self) -> None:
         """Listen and serve until `end`."""
         sampling = asyncio.create_task(sample(self._backend))
         while not self._ending:
             self._changed.clear()
-            if self._listens != self._site.access.settings.listen:
-                await self._listen(self._site.access.settings.listen)
+            if self._is_elsewhere(self._site.access.settings):
+                await self._listen(self._site.access.settings)
                 self.on_listening()
             await wait_until_set(self._changed, AGAIN if self._refusal else float("inf"))
         sampling.cancel()
@@ -115,8 +114,7 @@ class WebProgram:
         """Take over a new configuration; a token that cannot be read leaves the old one in force."""
         try:
             snapshot = read_snapshot(command["snapshot"])
-            settings = _settings(snapshot)
-            self._site.access = Access(settings, self._token(settings))
+            self._site.access = self._access(_settings(snapshot))
             self._backend.set_snapshot(snapshot)
             logs.set_level(snapshot.config.logging.level)
         except FusionError as error:
@@ -124,21 +122,28 @@ class WebProgram:
         self._link.say({"is": "applied", "generation": command["generation"]})
         self._changed.set()
 
-    async def _listen(self, address: str) -> None:
+    def _is_elsewhere(self, wanted: Web) -> bool:
+        """Whether it listens on nothing, or on something else than the file says."""
+        now = self._listens
+        return now is None or (now.listen, now.socket_group) != (wanted.listen, wanted.socket_group)
+
+    async def _listen(self, settings: Web) -> None:
         """Serve on another address; what runs on the former one ends after it is known that this one is free."""
+        if self._listens is not None and self._listens.listen == settings.listen:
+            await self._stop()  # the same socket, for another group
         try:
-            sock = listener(address)
+            sock = listener(settings, self._runtime)
         except OSError as error:
-            self._note_refusal(address, error)
+            self._note_refusal(settings.listen, error)
             return
         await self._stop()
-        url = url_of(address, sock.getsockname()[1])
-        write_atomically(paths.web_url(self._runtime), f"{url}\n".encode(), durable=False)
+        where = settings.listen if settings.socket else url_of(settings.listen, sock.getsockname()[1])
+        write_atomically(paths.web_url(self._runtime), f"{where}\n".encode(), durable=False)
         self._site.begin()
         self._server = _Server(_uvicorn_config(self._application, self._site.door.protocol()))
         self._serving = asyncio.create_task(self._server.serve(sockets=[sock]))
-        self._listens, self._refusal = address, ""
-        self._tell(url)
+        self._listens, self._refusal = settings, ""
+        self._tell(where)
 
     def _note_refusal(self, address: str, error: OSError) -> None:
         """Log once why it does not listen."""
@@ -148,22 +153,25 @@ class WebProgram:
             log.warning("%s", sentence)
         self._refusal = sentence
 
-    def _tell(self, url: str) -> None:
+    def _tell(self, where: str) -> None:
         """Where it is; on a terminal with the token, which no log may have."""
-        log.info("the dashboard is on %s", url)
+        log.info("the dashboard is on %s", where)
         if sys.stdout.isatty():
-            token = self._token(self._site.access.settings)
-            print(f"\n  log in to the dashboard:  {url}login#{token}\n", flush=True)
+            token = self._site.access.token
+            way = f"{where}login#{token}" if where.startswith("http") else f"through the proxy, with the token {token}"
+            print(f"\n  log in to the dashboard:  {way}\n", flush=True)
 
     async def _stop(self) -> None:
         """End what listens now."""
-        server, serving = self._server, self._serving
-        self._server = self._serving = None
-        self._listens = ""
+        server, serving, listened = self._server, self._serving, self._listens
+        self._server = self._serving = self._listens = None
         if server is not None and serving is not None:
             self._site.end_streams()
             server.should_exit = True
             await serving
+        if listened is not None and listened.socket:
+            with contextlib.suppress(OSError):  # another program has taken it
+                remove_stale(Path(listened.socket))
 
 
 class _Server(uvicorn.Server):
@@ -194,27 +202,3 @@ def _uvicorn_config(app: Any, protocol: type[asyncio.Protocol]) -> uvicorn.Confi
 def _settings(snapshot: Snapshot) -> Web:
     """Of a file without `web:` this program has the defaults, until the supervisor ends it."""
     return snapshot.config.web or Web()
-
-
-def listener(address: str) -> socket.socket:
-    """A socket that listens. Raises OSError."""
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, protocol, _, where = found[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(where)
-        sock.listen(128)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def url_of(address: str, port: int) -> str:
-    """Where a browser of this machine finds it."""
-    host = address.rpartition(":")[0]
-    return f"http://{'127.0.0.1' if host == '0.0.0.0' else '[::1]' if host == '[::]' else host}:{port}/"  # noqa: S104

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, NamedTuple
 
+from starlette.datastructures import Headers
+
 from fusiond import paths
-from fusiond.web.access import Access, EndedSessions, User
+from fusiond.web.access import Access, EndedSessions
 from fusiond.web.backend import Backend
 from fusiond.web.door import Door
+from fusiond.web.responses import NAVIGATION
+from fusiond.web.rights import User
 
 if TYPE_CHECKING:
-    from starlette.datastructures import Headers
     from starlette.types import Scope
+
+    from fusiond.web.endpoint import Endpoint
 
 #: seconds until the answer to a wrong token, and between two lines of the log about them
 SLOW, _QUIET = 1.0, 60.0
@@ -49,6 +55,8 @@ class Site:
         #: set when the streams must end
         self.closing = asyncio.Event()
         self.streams = 0
+        #: path → what can be read there
+        self.pages: dict[str, Endpoint] = {}
         self.ended = EndedSessions(paths.ended_sessions(backend.state))
         self._notices: dict[str, Notice] = {}
         self._logged_at = float("-inf")
@@ -56,21 +64,24 @@ class Site:
     @property
     def cookie(self) -> str:
         """The name of the session's cookie: browsers send cookies of one host to all its ports."""
-        return f"fusiond-{self.access.settings.listen.rpartition(':')[2]}"
+        return f"fusiond-{re.sub('[^A-Za-z0-9]', '-', self.access.settings.listen.rpartition(':')[2])}"
 
     def has_wrong_token(self, headers: Headers) -> bool:
         """Whether a request has a token that is not ours; one without a token has none."""
         token = _token_in(headers)
-        return token is not None and not self.access.is_token(token)
+        return token is not None and self.access.holder_of(token) is None
 
-    def user_of(self, headers: Headers) -> User | None:
+    def user_of(self, scope: Scope) -> User | None:
         """Who asks; None: nobody who is logged in."""
+        headers, address = Headers(scope=scope), self.address_of(scope)
         if (token := _token_in(headers)) is not None:
-            return User("the token", by_token=True) if self.access.is_token(token) else None
-        settings = self.access.settings
-        if named := settings.user_header and headers.get(settings.user_header):
-            return User(named[:100])
-        return User("the token") if self.session_of(headers) else None
+            return self.access.user_of_token(token, address)
+        user = self.access.user_of_proxy(headers, address)
+        return user or (User("the token", address) if self.session_of(headers) else None)
+
+    def navigation_of(self, user: User | None) -> list[tuple[str, str]]:
+        """Path and title of the pages that the user may see."""
+        return [(path, title) for path, title in NAVIGATION if user is not None and self.pages[path].is_open_to(user)]
 
     def session_of(self, headers: Headers) -> str:
         """The value of the cookie of a session that holds; empty: there is none."""
@@ -87,8 +98,12 @@ class Site:
         if now - self._logged_at > _QUIET:
             self._logged_at = now
             sentence = "%s gave a wrong token for %s; further ones are not logged for a minute"
-            log.warning(sentence, (scope.get("client") or ["somebody"])[0], scope["path"])
+            log.warning(sentence, self.address_of(scope), scope["path"])
         await asyncio.sleep(SLOW)
+
+    def address_of(self, scope: Scope) -> str:
+        """Who asks, as far as that can be told without a login."""
+        return self.access.address_of(scope["state"]["visit"].peer, Headers(scope=scope))
 
     def begin(self) -> None:
         """Streams may begin again."""

@@ -3,6 +3,7 @@
 import configparser
 import json
 import subprocess
+import tomllib
 
 import pytest
 import yaml
@@ -20,6 +21,8 @@ CHECKED = {
     "ini": "this file",
     "lua": "tests/proofs/test_tour.py runs it",
     "text": "nobody: it is what a program prints, or a drawing",
+    "toml": "this file; its one block was tried with oauth2-proxy 7.15",
+    "nginx": "nobody: there is no nginx here; its one block was tried with nginx 1.22",
     "ruby": "nobody: there is no Ruby here",
 }
 #: pages whose Python something else than tests/proofs/test_recipes.py runs
@@ -57,6 +60,12 @@ def test_json_is_json(block):
     if "status" not in document:
         schema = json.loads((ROOT / "schemas" / "job.schema.json").read_text())
         assert document.keys() <= schema["properties"].keys()
+
+
+@pytest.mark.parametrize("block", parameters("toml"))
+def test_toml_is_toml(block):
+    """No quote is left open."""
+    assert tomllib.loads(block.text)
 
 
 @pytest.mark.parametrize("block", parameters("ini"))

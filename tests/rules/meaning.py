@@ -260,4 +260,45 @@ RULES = (
         'workers: {m: {environment: {PATH: "/srv/shop/bin:/usr/bin"}}}\n',
     ),
     Rule("tilde", "error", "`~` in a path", "state_directory: «~/x»\n", 'state_directory: "${HOME:-/root}/x"\n'),
+    Rule(
+        "header-on-port",
+        "warning",
+        "`user_header` of a dashboard that listens on a port, where each program can send it",
+        "web: {user_header: «X-Forwarded-User»}\n",
+        "web: {user_header: X-Forwarded-User, listen: unix:/run/fusiond/web.sock}\n",
+    ),
+    Rule(
+        "groups-without-user",
+        "warning",
+        "`group_header` without `user_header`, which names who has the groups",
+        "web: {group_header: «X-Forwarded-Groups»}\n",
+        "web: {user_header: X-Forwarded-User, group_header: X-Forwarded-Groups, listen: unix:/run/f/web.sock}\n",
+    ),
+    Rule(
+        "unknown-role",
+        "error",
+        "a token of a role that is not declared",
+        "web: {roles: {ops: {may: [all]}}, tokens: {a: {token_file: t, role: ops},\n"
+        "  b: {token_file: t, role: «opps»}}}\n",
+        "web: {roles: {ops: {may: [all]}}, tokens: {a: {token_file: t, role: ops}}}\n",
+        files={"t": "0123456789abcdef"},
+        modes={"t": 0o600},
+    ),
+    Rule(
+        "role-of-nobody",
+        "warning",
+        "a role that no group and no token has",
+        "web: {roles: {«support»: {may: [read], groups: [support]}}}\n",
+        "web: {user_header: X-Forwarded-User, group_header: X-Forwarded-Groups, listen: unix:/run/f/web.sock,\n"
+        "  roles: {support: {may: [read], groups: [support]}}}\n",
+    ),
+    Rule(
+        "right-without-queues",
+        "warning",
+        "a role for some queues with a right that is not about one queue",
+        "web: {roles: {r: {may: [reload], «queues»: [mail]}}, tokens: {a: {token_file: t, role: r}}}\n",
+        "web: {roles: {r: {may: [reload]}}, tokens: {a: {token_file: t, role: r}}}\n",
+        files={"t": "0123456789abcdef"},
+        modes={"t": 0o600},
+    ),
 )

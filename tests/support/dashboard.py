@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import socket
 import threading
 from dataclasses import replace
 from typing import NamedTuple
@@ -31,6 +32,18 @@ class NoLink:
 
     def say(self, message):
         """Nobody hears it."""
+
+
+class SocketConnection(http.client.HTTPConnection):
+    """HTTP over a socket at a path."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=60)
+        self._path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
 
 
 class Dashboard:
@@ -86,8 +99,9 @@ class Dashboard:
 
     @property
     def host(self):
-        """Address and port."""
-        return (self.runtime / "web.url").read_text().split("/")[2]
+        """Address and port; for a socket the name by which it is asked."""
+        url = (self.runtime / "web.url").read_text()
+        return "localhost" if url.startswith("unix:") else url.split("/")[2]
 
     @property
     def port(self):
@@ -100,6 +114,8 @@ class Dashboard:
     def ask(self, method, path, body=None, **headers):
         """One request; `_` in the name of a header is a dash."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
+        if (path_of := self.config.web.socket) is not None:
+            connection = SocketConnection(path_of)
         given = {name.replace("_", "-"): value for name, value in headers.items() if value is not None}
         try:
             connection.request(method, path, body, given)

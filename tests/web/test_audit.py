@@ -27,7 +27,7 @@ def test_acts_of_operators_are_found_among_events_of_jobs(dashboard, desk):
     found = dashboard.get("/api/v1/audit").json
     assert [event["name"] for event in found["events"]] == ["resumed", "suspended"]
     assert found["looked_back_to"] is None
-    assert {event["by"] for event in found["events"]} == {"dashboard by the token"}
+    assert {event["by"] for event in found["events"]} == {"dashboard by the token from 127.0.0.1"}
     assert [event["name"] for event in dashboard.get("/api/v1/audit?event=suspended").json["events"]] == ["suspended"]
     assert "suspended" in dashboard.get("/audit").text
 
@@ -46,7 +46,7 @@ def test_what_operators_did_outlives_the_events_of_jobs(dashboard, desk):
     desk.run(desk.verbs.requeue("reports", ids, who="ann"))
     found = dashboard.get("/api/v1/audit").json["events"]
     assert [(event["name"], event["by"]) for event in found] == [
-        *[("requeued", "ann")] * 10, ("suspended", "dashboard by the token"),
+        *[("requeued", "ann")] * 10, ("suspended", "dashboard by the token from 127.0.0.1"),
     ]  # fmt: skip
     assert sum(event["further"] for event in found) == 50
     assert "50 further jobs" in dashboard.get("/audit").text

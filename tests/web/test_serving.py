@@ -1,12 +1,14 @@
 """The program: it listens, waits for its address, and ends."""
 
 import contextlib
+import grp
+import os
 import socket
 
 import pytest
 
 from fusiond.web import serving
-from fusiond.web.serving import url_of
+from fusiond.web.listening import url_of
 from tests.support.running import until
 
 
@@ -55,3 +57,52 @@ def test_the_address_that_is_told_can_be_opened():
     assert url_of("127.0.0.1:0", 81) == "http://127.0.0.1:81/"
     assert url_of("0.0.0.0:81", 81) == "http://127.0.0.1:81/"
     assert url_of("[::]:81", 81) == "http://[::1]:81/"
+
+
+def test_it_listens_on_a_socket(open_dashboard, caplog, tmp_path):
+    """Also where one was left; the daemon's user and its group may connect. At the end it is gone."""
+    path = tmp_path / "run" / "web.sock"
+    with socket.socket(socket.AF_UNIX) as left, contextlib.chdir(tmp_path):
+        (tmp_path / "left").mkdir()
+        left.bind("left/web.sock")
+    with open_dashboard(listen=f"unix:{tmp_path}/left/web.sock", user_header="X-Forwarded-User") as dashboard:
+        assert dashboard.ask("GET", "/queues", X_Forwarded_User="ada").status == 200
+        dashboard.apply(listen=f"unix:{path}")
+        until(lambda: str(path) in (dashboard.runtime / "web.url").read_text())
+        assert dashboard.log_in().status == 303
+        found = path.stat()
+        assert (found.st_mode & 0o777, found.st_gid, path.parent.stat().st_mode & 0o777) == (0o660, os.getegid(), 0o711)
+        assert dashboard.ask("GET", "/queues", Authorization="Bearer wrong").status == 401
+        until(lambda: not (tmp_path / "left" / "web.sock").exists())
+        assert f"the dashboard is on unix:{path}" in caplog.text
+        assert f"uid {os.geteuid()} gave a wrong token for /queues" in caplog.text
+    assert not path.exists()
+
+
+def test_a_socket_is_given_to_the_group_that_the_file_names(open_dashboard, tmp_path):
+    """A reload gives it to another one; a group that is not there is told, with what to do."""
+    groups = [grp.getgrgid(number).gr_name for number in {os.getegid(), *os.getgroups()}]
+    path = tmp_path / "web.sock"
+    with open_dashboard(listen=f"unix:{path}", socket_group="no-such-group") as dashboard:
+        assert "there is no group 'no-such-group'; groupadd no-such-group" in dashboard.program._refusal
+        for group in groups:
+            dashboard.apply(socket_group=group)
+            until(lambda name=group: path.exists() and path.group() == name)
+            until(lambda: dashboard.program._listens == dashboard.config.web)
+            assert dashboard.get("/queues").status == 200
+
+
+@pytest.mark.parametrize("there", ["a program", "a file"])
+def test_what_is_in_the_way_of_the_socket_is_left_alone(open_dashboard, tmp_path, there):
+    """A socket on which somebody listens, and what is none."""
+    path = tmp_path / "web.sock"
+    with socket.socket(socket.AF_UNIX) as other:
+        if there == "a program":
+            other.bind(str(path))
+            other.listen()
+        else:
+            path.write_text("precious")
+        with open_dashboard(listen=f"unix:{path}") as dashboard:
+            said = {"a program": "is used by another program", "a file": "it is there, and is no socket"}[there]
+            assert said in dashboard.program._refusal
+    assert path.exists()

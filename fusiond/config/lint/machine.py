@@ -85,6 +85,8 @@ def check_paths(root: Node, config: Config) -> Iterator[Problem]:
             yield node.place.error("same-directory", message, "write another directory")
     if url.startswith("unix:") and (node := root.get("broker", "url")) is not None:
         sockets.append((node, urlsplit(url).path, _LONGEST_SOCKET))
+    if config.web is not None and config.web.socket and (node := root.get("web", "listen")) is not None:
+        sockets.append((node, config.web.socket, _LONGEST_SOCKET))
     for node, path, longest in sockets:
         length = len(os.fsencode(path))
         if length > longest:
@@ -108,7 +110,7 @@ def _accounts(root: Node, maps: list[Node], severity: Severity) -> Iterator[Prob
             message = f"only root can run a group as {node.raw!r}"
             remedy = "remove user:, or start the daemon as root, or with CAP_SETUID, CAP_SETGID and CAP_KILL"
             yield node.place.problem(severity, "needs-root", message, remedy)
-    for path in (("broker", "socket_group"), ("control", "group")):
+    for path in (("broker", "socket_group"), ("control", "group"), ("web", "socket_group")):
         node, name = root.get(*path), root.text(*path)
         if node is not None and name is not None and looked_up(grp.getgrnam, name) is None:
             remedy = groups(name) or "create it, or remove the key"
@@ -167,6 +169,7 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
     keys = (("broker", "password_file"), ("broker", "tls", "key_file"), ("webhooks", "secret_file"))
     secrets = [root.get(*key) for key in keys]
     secrets += [sink.get(key) for _, sink in root.entries("events", "sinks") for key in ("secret_file", "api_key_file")]
+    secrets += [token.get("token_file") for _, token in root.entries("web", "tokens")]
     certificates = (root.get("broker", "tls", "ca_file"), root.get("broker", "tls", "cert_file"))
     variables = [node for settings in maps for node in settings.items("environment_file")]
     #: node → what reads its file as the daemon does

@@ -14,7 +14,7 @@ from fusiond.broker.event_verbs import EventPage
 from fusiond.job import JobRecord
 from fusiond.masking import Secret, masked_event
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Endpoint, WebCall
+from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.inputs import Input
 
 #: a verb that reads entries of a stream before a number, so many
@@ -170,7 +170,8 @@ async def _show(call: WebCall) -> Audit:
     name = call["event"]
     wanted = EventSearch(lambda event: name in (None, event.name), lambda _: True)
     began, verbs = time.monotonic(), backend.verbs
-    streams = {DAEMONS: verbs.events_before} | dict.fromkeys(await backend.queues(), verbs.audit_before)
+    of_daemons = {DAEMONS: verbs.events_before} if backend.is_whole else {}
+    streams = of_daemons | dict.fromkeys(await backend.queues(), verbs.audit_before)
     found: list[EventRow] = []
     moments: list[int] = []
     for number, (stream, read) in enumerate(streams.items(), 1):
@@ -182,4 +183,4 @@ async def _show(call: WebCall) -> Audit:
     return Audit(found[: call["limit"]], kept=True, looked_back_to=max(moments, default=None))
 
 
-ENDPOINTS = (Endpoint("GET", "/audit", _show, "Who did what, the newest first", Audit, (_ONLY, _LIMIT), "audit.html"),)
+ENDPOINTS = (reads("/audit", _show, "Who did what, the newest first", Audit, "audit.html", (_ONLY, _LIMIT)),)

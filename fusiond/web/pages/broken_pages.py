@@ -7,8 +7,8 @@ from typing import Final
 
 from fusiond.broker.queries import BrokenBody
 from fusiond.inspecting.queues import newest_bodies
-from fusiond.masking import Secret, masked_body
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.masking import HIDDEN, Secret, masked_body
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME, known_queue
 
@@ -52,12 +52,12 @@ async def _show(call: WebCall) -> Broken:
     rows: list[BrokenRow] = []
     for queue in queues:
         newest = await backend.run(newest_bodies(backend.verbs, queue, most=_SHOWN))
-        rows += [_row(queue, body, secret) for body in newest]
+        rows += [_row(queue, body, secret, hides=backend.hides_arguments) for body in newest]
     return Broken(sorted(rows, key=lambda row: row.at, reverse=True), queues)
 
 
-def _row(queue: str, body: BrokenBody, secret: Secret) -> BrokenRow:
-    text = masked_body(body.raw, secret)[:_TEXT].decode(errors="backslashreplace")
+def _row(queue: str, body: BrokenBody, secret: Secret, *, hides: bool) -> BrokenRow:
+    text = HIDDEN if hides else masked_body(body.raw, secret)[:_TEXT].decode(errors="backslashreplace")
     return BrokenRow(queue, body.digest, body.at, body.reason, len(body.raw), text, body.was_pushed)
 
 
@@ -90,7 +90,7 @@ async def _drop(call: WebCall) -> Done:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/broken", _show, "Bodies that could not be read", Broken, template="broken.html"),
-    Endpoint("POST", "/broken/{queue}/{body}/requeue", _requeue, "Put a body into its inbox again", inputs=_BODY),
-    Endpoint("POST", "/broken/{queue}/{body}/drop", _drop, "Delete a body", inputs=_BODY),
+    reads("/broken", _show, "Bodies that could not be read", Broken, "broken.html"),
+    acts("requeue", "/broken/{queue}/{body}/requeue", _requeue, "Put a body into its inbox again", _BODY),
+    acts("delete", "/broken/{queue}/{body}/drop", _drop, "Delete a body", _BODY),
 )

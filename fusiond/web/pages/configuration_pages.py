@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from fusiond import paths
@@ -18,7 +19,7 @@ from fusiond.config.load import load
 from fusiond.config.model import Config, rebuild
 from fusiond.config.secrets import HIDDEN, hidden_config
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall, view_of
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.inputs import Input
 from fusiond.web.pages.refused_files import FileText, ProblemRow, placed
 
@@ -230,33 +231,28 @@ def _explained(backend: Backend, kind: str, name: str) -> Origins:
     return Origins(kind, name, origins, differs)
 
 
+_reads = partial(reads, right="configuration", everywhere=True)
+_reloads = partial(acts, "reload", everywhere=True)
+_OF_HISTORY = "/configuration/history/{generation}"
 ENDPOINTS = (
-    Endpoint("GET", "/configuration", _show, "What runs, and its history", Configuration, (), "configuration.html"),
-    Endpoint("GET", "/configuration/plan", _plan, "What a reload would do now", ReloadPlan, (_LATER,), "plan.html"),
-    Endpoint(
-        "GET",
-        "/configuration/history/{generation}",
+    _reads("/configuration", _show, "What runs, and its history", Configuration, "configuration.html"),
+    _reads("/configuration/plan", _plan, "What a reload would do now", ReloadPlan, "plan.html", (_LATER,)),
+    _reads(
+        _OF_HISTORY,
         _difference,
         "A generation against the one before it",
         Difference,
-        (_GENERATION,),
         "difference.html",
+        (_GENERATION,),
     ),
-    Endpoint(
-        "GET",
+    _reads(
         "/configuration/{kind}/{name}",
         _explain,
         "Where each value of an entry comes from",
         Origins,
-        _NAMED,
         "explanation.html",
+        _NAMED,
     ),
-    Endpoint("POST", "/configuration/reload", _reload, "Apply the file as it is now"),
-    Endpoint(
-        "POST",
-        "/configuration/history/{generation}/rollback",
-        _rollback,
-        "Run an earlier generation",
-        inputs=(_GENERATION,),
-    ),
+    _reloads("/configuration/reload", _reload, "Apply the file as it is now"),
+    _reloads(f"{_OF_HISTORY}/rollback", _rollback, "Run an earlier generation", (_GENERATION,)),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from fusiond.broker.ticks import CronState
 from fusiond.config.model import Config, CronEntry
@@ -15,7 +16,7 @@ from fusiond.schedule.cron import next_tick, problem_here, ticks
 from fusiond.schedule.drift import digest, in_force
 from fusiond.schedule.overdue import overdue_since
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 
 NAME = Input("entry", "the name of a cron entry", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
@@ -138,9 +139,10 @@ def _entry(call: WebCall) -> CronEntry:
     return found
 
 
+_acts = partial(acts, "cron", everywhere=True)
 ENDPOINTS = (
-    Endpoint("GET", "/cron", _show, "Cron entries with their last and next ticks", Cron, template="cron.html"),
-    Endpoint("POST", "/cron/{entry}/run", _run, "Enqueue the entry's task now, outside its schedule", inputs=(NAME,)),
-    Endpoint("POST", "/cron/{entry}/suspend", _suspend, "Let the entry's ticks pass", inputs=(NAME,)),
-    Endpoint("POST", "/cron/{entry}/resume", _resume, "Undo suspend", inputs=(NAME,)),
+    reads("/cron", _show, "Cron entries with their last and next ticks", Cron, "cron.html", everywhere=True),
+    _acts("/cron/{entry}/run", _run, "Enqueue the entry's task now, outside its schedule", (NAME,)),
+    _acts("/cron/{entry}/suspend", _suspend, "Let the entry's ticks pass", (NAME,)),
+    _acts("/cron/{entry}/resume", _resume, "Undo suspend", (NAME,)),
 )

@@ -18,7 +18,7 @@ from fusiond.inspecting.failure_groups import (
     requeued_in_words,
 )
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 
 _GROUP = Input("group", "the id of a group", "path", pattern="[0-9a-f]{16}", required=True)
@@ -42,16 +42,16 @@ class Failures:
 
 async def failures(backend: Backend, queue: str = "", depth: int = 10_000) -> Failures:
     """The failures, the newest group first. Raises BrokerError, NotThere."""
+    counted, _ = await backend.counts()
+    if queue and queue not in counted:
+        raise NotThere(f"there is no queue {queue!r}")
+    meant = {queue: counted[queue]} if queue else counted
 
     async def look() -> SeenFailures:
-        counted, _ = await backend.counts()
-        if queue and queue not in counted:
-            raise NotThere(f"there is no queue {queue!r}")
-        meant = {queue: counted[queue]} if queue else counted
         seconds = _QUICK if depth <= _DEPTH.default else _LONG
         return await backend.run(look_at_failures(backend.verbs, meant, depth, seconds))
 
-    seen = await backend.kept(f"failures {queue} {depth}", look)
+    seen = await backend.kept(f"failures {depth} {sorted(meant)}", look)
     return Failures(seen.rows(), seen.looked_at, seen.among, await backend.queues())
 
 
@@ -87,7 +87,7 @@ _CHANGE = (
     Input("depth", "failed jobs to look at, in all", "body", "number", default=100_000, least=1, most=1_000_000),
 )
 ENDPOINTS = (
-    Endpoint("GET", "/failures", _show, "Failed jobs by task and error", Failures, (_QUEUE, _DEPTH), "failures.html"),
-    Endpoint("POST", "/failures/{group}/requeue", _requeue, "Run the failed jobs of a group again", inputs=_CHANGE),
-    Endpoint("POST", "/failures/{group}/drop", _drop, "Delete the failed jobs of a group", inputs=_CHANGE),
+    reads("/failures", _show, "Failed jobs by task and error", Failures, "failures.html", (_QUEUE, _DEPTH)),
+    acts("requeue", "/failures/{group}/requeue", _requeue, "Run the failed jobs of a group again", _CHANGE),
+    acts("delete", "/failures/{group}/drop", _drop, "Delete the failed jobs of a group", _CHANGE),
 )

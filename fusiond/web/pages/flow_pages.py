@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from fusiond.broker.call import Plan
 from fusiond.flows.run_control import RunControl, RunRef, RunView
 from fusiond.flows.shapes import depths, shape_of
 from fusiond.job import new_id
+from fusiond.masking import HIDDEN
 from fusiond.producer.flow_calls import check_inputs
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME
 
@@ -102,7 +104,8 @@ async def _show(call: WebCall) -> RunStory:
     view = await _view(call)
     depth = depths(view.run.flow.steps)
     steps = [_step(view, name, depth[name]) for name in [*view.run.state.steps][:_STEPS]]
-    return RunStory(_row(view), view.parent, view.masked(await call.backend.secret()).inputs, steps)
+    inputs = view.masked(await call.backend.secret()).inputs
+    return RunStory(_row(view), view.parent, HIDDEN if inputs and call.backend.hides_arguments else inputs, steps)
 
 
 def _step(view: RunView, name: str, depth: int) -> StepRow:
@@ -165,12 +168,14 @@ async def _start(call: WebCall) -> Done:
     return Done(f"run {run.name} of flow {name} has begun")
 
 
+_reads, _acts = partial(reads, everywhere=True), partial(acts, everywhere=True)
+_ONE = "/flows/{queue}/{run}"
 ENDPOINTS = (
-    Endpoint("GET", "/flows", _list, "Runs of flows, those that go on first", Flows, (_LIMIT,), "flows.html"),
-    Endpoint("POST", "/flows/{flow}/start", _start, "Start a run of a flow", inputs=_START),
-    Endpoint("GET", "/flows/{queue}/{run}", _show, "One run, with the state of each step", RunStory, _RUN, "flow.html"),
-    Endpoint("POST", "/flows/{queue}/{run}/pause", _pause, "Have no further step begin", inputs=_RUN),
-    Endpoint("POST", "/flows/{queue}/{run}/resume", _resume, "Undo pause", inputs=_RUN),
-    Endpoint("POST", "/flows/{queue}/{run}/cancel", _cancel, "Cancel what waits or runs of a run", inputs=_RUN),
-    Endpoint("POST", "/flows/{queue}/{run}/retry", _retry, "Run again what did not finish", inputs=_RUN),
+    _reads("/flows", _list, "Runs of flows, those that go on first", Flows, "flows.html", (_LIMIT,)),
+    _acts("enqueue", "/flows/{flow}/start", _start, "Start a run of a flow", _START),
+    _reads(_ONE, _show, "One run, with the state of each step", RunStory, "flow.html", _RUN),
+    _acts("suspend", f"{_ONE}/pause", _pause, "Have no further step begin", _RUN),
+    _acts("suspend", f"{_ONE}/resume", _resume, "Undo pause", _RUN),
+    _acts("cancel", f"{_ONE}/cancel", _cancel, "Cancel what waits or runs of a run", _RUN),
+    _acts("requeue", f"{_ONE}/retry", _retry, "Run again what did not finish", _RUN),
 )

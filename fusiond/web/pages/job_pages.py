@@ -14,7 +14,7 @@ from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, reque
 from fusiond.job import JobRecord, JobStatus, PastAttempt
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, WebCall, view_of
+from fusiond.web.endpoint import BY_ACTION, Done, WebCall, acts, reads, view_of
 from fusiond.web.filters import plural
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
@@ -112,7 +112,7 @@ class JobStory:
 async def _list(call: WebCall) -> Jobs:
     backend = call.backend
     found = await search(backend, call.said, most=call["limit"], depth=call["depth"])
-    tasks = sorted((await backend.catalogue()).tasks)
+    tasks = sorted(name for name, task in (await backend.catalogue()).tasks.items() if backend.has(task["queue"]))
     rows = [_row(job) for job in found.jobs]
     complete = found.looked_at >= found.among and not found.unreadable
     return Jobs(rows, found.looked_at, found.among, complete, await backend.queues(), tasks)
@@ -146,19 +146,25 @@ async def _show(call: WebCall) -> JobStory:
         job=_row(job),
         args=args,
         kwargs=kwargs,
-        result=parsed(job.result),
+        result=_shown(call, parsed(job.result)),
         has_result=job.result is not None,
         error=error,
         traceback=traceback,
         attempts=[*job.history],
         events=await _events(backend, job),
-        meta=parsed(job.meta),
+        meta=_shown(call, parsed(job.meta)),
+        printed=job.printed if call.user.may("logs", job.queue) else "",
         lock_holder=holder,
         waits=await _waits(backend, job),
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
     )
+
+
+def _shown(call: WebCall, value: Any) -> Any:
+    """What may be made of arguments."""
+    return HIDDEN if value is not None and call.backend.hides_arguments else value
 
 
 async def _job(call: WebCall) -> JobRecord:
@@ -221,14 +227,31 @@ def _became(job: JobRecord, what: Judgement) -> Done:
 async def _enqueue(call: WebCall) -> Done:
     """As `Client.enqueue`: the daemons' files say which tasks and queues there are."""
     args, kwargs = call["args"] or [], call["kwargs"] or {}
+    queue = await _check_queues(call)
     if call["like"] is not None:
         args, kwargs = await _with_hidden(call, args, kwargs)
     if is_masked([args, kwargs]) and call["task"] in await call.backend.secret():
         raise BadInput(f"{HIDDEN} is not a value; write the value, or name the job of this task that has it in `like`")
-    given = {name: call[name] for name in _OPTIONS if call[name] is not None}
+    given = {name: call[name] for name in _OPTIONS if call[name] is not None} | ({"queue": queue} if queue else {})
     given |= {name: _number_or_text(given[name]) for name in _NUMBERS if name in given}
     job = await call.backend.run(call.backend.producer.enqueue(Options(**given), call["task"], args, kwargs))
     return Done(f"job {job.name} {'was there already' if job.existing else 'is enqueued'}", jobs=1, job=job.name)
+
+
+async def _check_queues(call: WebCall) -> str | None:
+    """The queue of the new job; None: the task says it. Raises Refusal if the user may not enqueue there, or beyond."""
+    if call.backend.is_whole:
+        return call["queue"]  # type: ignore[no-any-return]
+    declared = (await call.backend.catalogue()).tasks.get(call["task"])
+    queue = call["queue"] or (declared["queue"] if declared else "")
+    like = call["like"].rpartition("/")[0] if call["like"] else queue
+    for each in (queue, like):
+        call.user.require("enqueue", each)
+    if like != queue:
+        raise BadInput("like: name a job of the same queue")
+    if call["on_success"] or call["on_failure"] or call["after"]:
+        call.user.require("enqueue", everywhere=True)  # by these, jobs of other queues come about, or are waited for
+    return queue
 
 
 async def _with_hidden(call: WebCall, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -309,20 +332,15 @@ _ENQUEUE = (
 _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
 
+_BULK_INPUTS = (*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION)
+_ONE = "/jobs/{queue}/{id}"
+
 ENDPOINTS = (
-    Endpoint(
-        "GET", "/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, (*FILTERS, DEPTH, _LIMIT), "jobs.html"
-    ),
-    Endpoint("POST", "/jobs", _enqueue, "Enqueue a job", inputs=_ENQUEUE),
-    Endpoint(
-        "POST",
-        "/jobs/bulk",
-        _bulk,
-        "Requeue, cancel or delete the jobs that fit a filter",
-        inputs=(*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION),
-    ),
-    Endpoint("GET", "/jobs/{queue}/{id}", _show, "All that is known of a job", JobStory, _JOB, "job.html"),
-    Endpoint("POST", "/jobs/{queue}/{id}/requeue", _requeue, "Run a failed or canceled job again", inputs=_JOB),
-    Endpoint("POST", "/jobs/{queue}/{id}/cancel", _cancel, "End a job that waits or runs", inputs=_JOB),
-    Endpoint("POST", "/jobs/{queue}/{id}/delete", _delete, "Delete a job that has ended", inputs=_JOB),
+    reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
+    acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
+    acts(BY_ACTION, "/jobs/bulk", _bulk, "Requeue, cancel or delete the jobs that fit a filter", _BULK_INPUTS),
+    reads(_ONE, _show, "All that is known of a job", JobStory, "job.html", _JOB),
+    acts("requeue", f"{_ONE}/requeue", _requeue, "Run a failed or canceled job again", _JOB),
+    acts("cancel", f"{_ONE}/cancel", _cancel, "End a job that waits or runs", _JOB),
+    acts("delete", f"{_ONE}/delete", _delete, "Delete a job that has ended", _JOB),
 )

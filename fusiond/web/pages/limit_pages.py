@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fusiond.masking import masked_lock
-from fusiond.web.endpoint import Done, Endpoint, WebCall
+from fusiond.web.endpoint import Done, WebCall, acts, reads
 from fusiond.web.inputs import Input
 from fusiond.web.pages.queue_pages import NAME, QueueRow, known_queue, queues
 
@@ -76,6 +76,6 @@ async def _release(call: WebCall) -> Done:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/limits", _show, "Limits, and locks of unique jobs", Limits, (_QUEUE, _CURSOR), "limits.html"),
-    Endpoint("POST", "/limits/{queue}/release", _release, "Free the lock of a unique job", inputs=_LOCK),
+    reads("/limits", _show, "Limits, and locks of unique jobs", Limits, "limits.html", (_QUEUE, _CURSOR)),
+    acts("limits", "/limits/{queue}/release", _release, "Free the lock of a unique job", _LOCK),
 )

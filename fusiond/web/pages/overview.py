@@ -19,7 +19,7 @@ from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
 from fusiond.schedule.held_keeping import stuck_tasks
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Endpoint, WebCall
+from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.pages import attention
 from fusiond.web.pages.attention import Attention
 from fusiond.web.pages.cron_pages import CronRow, entries
@@ -218,4 +218,4 @@ def _of(minutes: Sequence[tuple[int, Tally]], now: float) -> Throughput:
     )
 
 
-ENDPOINTS = (Endpoint("GET", "/", _show, "Everything at a glance", Overview, template="overview.html"),)
+ENDPOINTS = (reads("/", _show, "Everything at a glance", Overview, "overview.html", everywhere=True),)

@@ -10,7 +10,7 @@ from fusiond.broker.records import Counts
 from fusiond.inspecting.queues import limits_in_words
 from fusiond.inspecting.worker_states import drained_queues
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall, view_of
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.filters import plural
 from fusiond.web.inputs import Input
 
@@ -123,8 +123,8 @@ async def known_queue(call: WebCall) -> str:
 
 _suspend, _resume = (partial(_set_suspended, on=on) for on in (True, False))
 ENDPOINTS = (
-    Endpoint("GET", "/queues", _show, "All queues with their jobs by state", QueueList, template="queues.html"),
-    Endpoint("POST", "/queues/{queue}/suspend", _suspend, "Accept jobs but begin none", inputs=(NAME,)),
-    Endpoint("POST", "/queues/{queue}/resume", _resume, "Undo suspend", inputs=(NAME,)),
-    Endpoint("POST", "/queues/{queue}/purge", _purge, "Cancel the jobs that wait", inputs=(NAME,)),
+    reads("/queues", _show, "All queues with their jobs by state", QueueList, "queues.html"),
+    acts("suspend", "/queues/{queue}/suspend", _suspend, "Accept jobs but begin none", (NAME,)),
+    acts("suspend", "/queues/{queue}/resume", _resume, "Undo suspend", (NAME,)),
+    acts("cancel", "/queues/{queue}/purge", _purge, "Cancel the jobs that wait", (NAME,)),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from fusiond.broker.hosts.host_records import Worker, whole
 from fusiond.inspecting.worker_states import state_of, suspended_queues
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import Done, Endpoint, NotThere, WebCall
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 
 GROUP = Input("group", "the name of a worker group", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
@@ -172,13 +172,8 @@ async def _restart(call: WebCall) -> Done:
     return Done(f"{name}: {outcome['summary']}", outcome["result"] != "refused")
 
 
+_RESTART = "Replace a group by a new one; running jobs end in the old one. A changed file is applied, too"
 ENDPOINTS = (
-    Endpoint("GET", "/workers", _show, "Worker groups, workers and programs", Workers, template="workers.html"),
-    Endpoint(
-        "POST",
-        "/workers/{group}/restart",
-        _restart,
-        "Replace a group by a new one; running jobs end in the old one. A changed file is applied, too",
-        inputs=(GROUP,),
-    ),
+    reads("/workers", _show, "Worker groups, workers and programs", Workers, "workers.html", everywhere=True),
+    acts("reload", "/workers/{group}/restart", _restart, _RESTART, (GROUP,), everywhere=True),
 )

@@ -227,6 +227,8 @@ def test_all_files_together_are_bounded(tmp_path, monkeypatch, files):
         ("webhooks: {secret_file: blank}", "unreadable-file"),
         (f"runtime_directory: /{'x' * 86}", "socket-path-too-long"),
         (f"runtime_directory: /{'x' * 85}", None),
+        (f"web: {{listen: unix:/{'x' * 107}}}", "socket-path-too-long"),
+        (f"web: {{listen: unix:/{'x' * 106}}}", None),
     ],
 )
 def test_what_a_start_cannot_take_is_told_before(tmp_path, text, code):
