@@ -12,14 +12,16 @@ import argparse
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import machine, number
 from benchmarks.peers import environment, measures
+from benchmarks.peers.postgres import Postgres
 from benchmarks.peers.results import Bound, Results
-from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
+from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, GRAPHILE, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
 from benchmarks.server import Server, describe_server
 
@@ -46,6 +48,7 @@ _DRAIN = {name: _WORK[name] for name in ("drain", "workers", "redis")}
 _GROWING = {name: _WORK[name] for name in ("drain", "workers", "redis", "many")}
 GATES = (
     Bound("work", "drain", FUSIOND, SIDEKIQ, floor=2.2),
+    Bound("work", "drain", FUSIOND, GRAPHILE, floor=1.8),
     Bound("work", "drain", FUSIOND, BULLMQ, floor=3.5),
     Bound("work", "drain", FUSIOND, HUEY, floor=6),
     Bound("work", "drain", FORK, RQ_FORK, floor=11),
@@ -100,9 +103,14 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     ]
 
 
-def _rows(measure: Callable[[Runner, Server, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
+def _rows(measure: Callable[[Runner, Server | Postgres, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
     def of(runner: Runner) -> Callable[[Server, float], Sequence[Sequence[Figures]]]:
-        return lambda server, scale: [[measure(runner, server, scale)]]
+        def one(server: Server, scale: float) -> Sequence[Sequence[Figures]]:
+            # The Redis beside a PostgreSQL has nothing to do.
+            with Postgres() if runner.postgres else nullcontext(server) as store:
+                return [[measure(runner, store, scale)]]
+
+        return one
 
     return [((runner.name,), of(runner)) for runner in runners]
 
