@@ -78,6 +78,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     quick = [runner for runner in runners if runner.name in (FUSIOND, SIDEKIQ, BULLMQ, HUEY)]
     wide = [runner for runner in runners if runner.many_slots and not runner.fork]
     narrow = [runner for runner in runners if not runner.threads]
+    settled = [runner for runner in narrow if not runner.analyze]
     single = {"p50": "p50, ms", "p99": "p99, ms"}
     idle = {"workers": "workers, % of a core", "redis": "Redis, % of a core", "memory": "memory of the workers, MB"}
     growing: list[Rows] = (
@@ -85,7 +86,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     )
     return [
         Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
-        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 5),
+        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, settled), single, 5),
         Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
         Step("backlog", "A backlog that grows: TCP", growing, _GROWING, 3),
         Step("work-unix", "Work: unix socket, no append-only file", _rows(measures.work, quick), _BRIEF, 2, tcp=False),
@@ -99,7 +100,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
             tcp=False,
             aof=True,
         ),
-        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, narrow), idle, 1),
+        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, settled), idle, 1),
     ]
 
 

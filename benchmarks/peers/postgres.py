@@ -19,7 +19,7 @@ from benchmarks.peers.session import GivenUp
 
 def programs() -> Path | None:
     """The directory of `postgres`, from PATH, else Debian's newest; None where it, `initdb` or `psql` is missing."""
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
     found = shutil.which("postgres", path=os.pathsep.join([os.environ.get("PATH", ""), *map(str, debian)]))
     place = Path(found).resolve().parent if found else None
     return place if place and all((place / name).exists() for name in ("initdb", "psql")) else None

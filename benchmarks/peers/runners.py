@@ -27,6 +27,8 @@ class Runner:
     counts_down: bool = False
     #: its jobs are in PostgreSQL
     postgres: bool = False
+    #: PostgreSQL gets statistics of the backlog before the workers start; nothing else is measured of it
+    analyze: bool = False
     #: has a call that enqueues many jobs
     bulk: bool = False
     #: of fusiond: how many jobs each child runs at once, in threads, where jobs sleep; nothing else is measured of it
@@ -42,6 +44,7 @@ _DRAMATIQ = ("dramatiq", "dramatiq_app", "-p", "2")
 _CELERY = ("celery", "-A", "celery_app", "worker", "-l", "WARNING")
 _SIDEKIQ = ("sidekiq", "-r", "./sidekiq_app.rb", "-q", "default")
 _GRAPHILE = ("node", "graphile_app.js", "worker", "24")
+_QUIET = {"NO_LOG_SUCCESS": "1"}
 # Jobs are deleted when they are done, nearly in the order of their ids. To count them would take PostgreSQL long.
 _OLDEST = """SELECT coalesce(min(id) - 1, pg_sequence_last_value(pg_get_serial_sequence(
     'graphile_worker._private_jobs', 'id')::regclass)) FROM graphile_worker._private_jobs"""
@@ -49,6 +52,7 @@ _BULLMQ = ("node", "bullmq_app.js", "worker")
 
 FUSIOND, FORK, THREADS = "fusiond, process", "fusiond, fork", "fusiond, 2 × 25 threads"
 SIDEKIQ, GRAPHILE, BULLMQ, HUEY, RQ_FORK = "Sidekiq", "Graphile Worker", "BullMQ", "Huey", "RQ, a fork per job"
+ANALYZED = "Graphile Worker, after ANALYZE"
 # fmt: off
 RUNNERS = (
     # Their workers are a daemon's: session.py starts it.
@@ -58,7 +62,9 @@ RUNNERS = (
            ((*_SIDEKIQ, "-c", "4"),) * 2, ("LLEN", "queue:default"), 40_000,
            ((*_SIDEKIQ, "-c", "25"),) * 2, counts_down=True, bulk=True),
     Runner(GRAPHILE, "node", "graphile-worker", "graphile_app.js",
-           (_GRAPHILE,) * 2, (_OLDEST,), 100_000, bulk=True, postgres=True, environment={"NO_LOG_SUCCESS": "1"}),
+           (_GRAPHILE,) * 2, (_OLDEST,), 100_000, bulk=True, postgres=True, environment=_QUIET),
+    Runner(ANALYZED, "node", "graphile-worker", "graphile_app.js",
+           (_GRAPHILE,) * 2, (_OLDEST,), 100_000, bulk=True, postgres=True, analyze=True, environment=_QUIET),
     Runner(BULLMQ, "node", "bullmq", "bullmq_app.js",
            ((*_BULLMQ, "4"),) * 2, ("ZCARD", "bull:bench:completed"), 20_000,
            ((*_BULLMQ, "25"),) * 2, bulk=True),

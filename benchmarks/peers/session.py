@@ -186,7 +186,7 @@ class _Commands:
         self._options = {"env": environment_, "cwd": APPS, "stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
 
     def start(self) -> None:
-        if self._runner.postgres:
+        if self._runner.analyze:
             self._server.ask("ANALYZE")  # which autovacuum does by itself, within a minute
         self._before = self._counted()
         for line in self._lines:
