@@ -60,7 +60,10 @@ class Postgres:
         log = started.enter_context((self._directory / "log").open("wb"))
         options = self._options | {"stdout": log, "stderr": log}
         initdb = ["-D", "data", "-U", "bench", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        if subprocess.run([f"{self._place}/initdb", *initdb], **options, check=False).returncode:
+        making = subprocess.Popen([f"{self._place}/initdb", *initdb], **options)
+        started.callback(making.wait)
+        started.callback(making.terminate)  # upon which it ends what it has started, so that nothing writes any more
+        if making.wait():
             raise GivenUp(f"initdb has failed:\n{self._said()}")
         words = [f"{self._place}/postgres", "-D", "data", "-k", str(self._directory), "-h", ""]
         self._process = subprocess.Popen(words, **options)
