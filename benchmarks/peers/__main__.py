@@ -12,14 +12,16 @@ import argparse
 import signal
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import machine, number
 from benchmarks.peers import environment, measures
+from benchmarks.peers.postgres import Postgres
 from benchmarks.peers.results import Bound, Results
-from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
+from benchmarks.peers.runners import BULLMQ, FORK, FUSIOND, GRAPHILE, HUEY, RQ_FORK, RUNNERS, SIDEKIQ, Runner
 from benchmarks.peers.session import GivenUp
 from benchmarks.server import Server, describe_server
 
@@ -46,6 +48,7 @@ _DRAIN = {name: _WORK[name] for name in ("drain", "workers", "redis")}
 _GROWING = {name: _WORK[name] for name in ("drain", "workers", "redis", "many")}
 GATES = (
     Bound("work", "drain", FUSIOND, SIDEKIQ, floor=2.2),
+    Bound("work", "drain", FUSIOND, GRAPHILE, floor=1.8),
     Bound("work", "drain", FUSIOND, BULLMQ, floor=3.5),
     Bound("work", "drain", FUSIOND, HUEY, floor=6),
     Bound("work", "drain", FORK, RQ_FORK, floor=11),
@@ -75,6 +78,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     quick = [runner for runner in runners if runner.name in (FUSIOND, SIDEKIQ, BULLMQ, HUEY)]
     wide = [runner for runner in runners if runner.many_slots and not runner.fork]
     narrow = [runner for runner in runners if not runner.threads]
+    settled = [runner for runner in narrow if not runner.analyze]
     single = {"p50": "p50, ms", "p99": "p99, ms"}
     idle = {"workers": "workers, % of a core", "redis": "Redis, % of a core", "memory": "memory of the workers, MB"}
     growing: list[Rows] = (
@@ -82,7 +86,7 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
     )
     return [
         Step("work", "Work: TCP, no append-only file", _rows(measures.work, narrow), _WORK, 5),
-        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, narrow), single, 5),
+        Step("latency", "From enqueue to start: TCP", _rows(measures.latency, settled), single, 5),
         Step("sleepers", "50 slots, jobs of 10 ms: TCP", _rows(measures.sleepers, wide), _DRAIN, 3),
         Step("backlog", "A backlog that grows: TCP", growing, _GROWING, 3),
         Step("work-unix", "Work: unix socket, no append-only file", _rows(measures.work, quick), _BRIEF, 2, tcp=False),
@@ -96,13 +100,18 @@ def steps(runners: Sequence[Runner]) -> list[Step]:
             tcp=False,
             aof=True,
         ),
-        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, narrow), idle, 1),
+        Step("idle", "Idle, 8 slots: TCP", _rows(measures.idle, settled), idle, 1),
     ]
 
 
-def _rows(measure: Callable[[Runner, Server, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
+def _rows(measure: Callable[[Runner, Server | Postgres, float], Figures], runners: Sequence[Runner]) -> list[Rows]:
     def of(runner: Runner) -> Callable[[Server, float], Sequence[Sequence[Figures]]]:
-        return lambda server, scale: [[measure(runner, server, scale)]]
+        def one(server: Server, scale: float) -> Sequence[Sequence[Figures]]:
+            # The Redis beside a PostgreSQL has nothing to do.
+            with Postgres() if runner.postgres else nullcontext(server) as store:
+                return [[measure(runner, store, scale)]]
+
+        return one
 
     return [((runner.name,), of(runner)) for runner in runners]
 

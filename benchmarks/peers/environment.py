@@ -3,7 +3,7 @@ The environment of the peers, of its own: below the cache directory, nothing of 
 
 1. PyPI     a virtual environment
 2. Debian   ruby-sidekiq and what it needs: downloaded by apt-get, unpacked, not installed
-3. npm      bullmq
+3. npm      bullmq, graphile-worker; its PostgreSQL is the machine's
 
 What cannot be installed is left out, and a sentence says why.
 """
@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.peers.runners import REQUIREMENTS, Runner
+from benchmarks.peers import postgres
+from benchmarks.peers.runners import NPM, REQUIREMENTS, Runner
 from fusiond import __version__
 
 if TYPE_CHECKING:
@@ -39,7 +40,13 @@ def install(runner: Runner) -> str:
     """Its version, once it is installed. Raises Missing."""
     if runner.language == "fusiond":
         return __version__
-    return {"python": pypi, "ruby": _sidekiq, "node": _bullmq}[runner.language](runner.package)
+    installed = {"python": pypi, "ruby": _sidekiq, "node": _npm}[runner.language]
+    if not runner.postgres:
+        return installed(runner.package)
+    place = postgres.programs()
+    if place is None:
+        raise Missing("there is no PostgreSQL on this machine; `apt-get install postgresql` installs Debian's")
+    return f"{installed(runner.package)} with PostgreSQL {postgres.version(place)}"
 
 
 def command(runner: Runner, words: Iterable[str]) -> list[str]:
@@ -90,14 +97,13 @@ def pypi(package: str) -> str:
     return _run(ask, f"{package} is not there").strip()
 
 
-def _bullmq(package: str) -> str:
+def _npm(package: str) -> str:
     if shutil.which("npm") is None:
         raise Missing("there is no npm on this machine")
     manifest = _NODE / "node_modules" / package / "package.json"
     if not manifest.exists():
         _NODE.mkdir(parents=True, exist_ok=True)
-        # BullMQ leaves the choice of the client to who installs it; its documentation uses ioredis.
-        words = ["npm", "install", "--silent", "--no-fund", "--prefix", str(_NODE), package, "ioredis"]
+        words = ["npm", "install", "--silent", "--no-fund", "--prefix", str(_NODE), *NPM[package]]
         _run(words, f"npm cannot install {package}")
     return str(json.loads(manifest.read_text())["version"])
 

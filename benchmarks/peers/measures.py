@@ -1,4 +1,4 @@
-"""What is measured of one runner on one empty Redis; each returns quantity → figure, `backlogs` pairs of these."""
+"""What is measured of one runner on one empty server; each returns quantity → figure, `backlogs` pairs of these."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benchmarks.peers.session import Session
 from benchmarks.server import Server
 
 if TYPE_CHECKING:
+    from benchmarks.peers.postgres import Postgres
     from benchmarks.peers.runners import Runner
 
 #: single calls of `enqueue`, where there is a call for many
@@ -23,7 +24,7 @@ REST, WATCHED = 4.0, 8.0
 SMALL, LARGE = 50_000, 1_000_000
 
 
-def work(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+def work(runner: Runner, server: Server | Postgres, scale: float) -> dict[str, float]:
     """
     A backlog is enqueued, one by one and in bulk, and worked off.
 
@@ -58,7 +59,7 @@ def _drain(session: Session, jobs: int, upto: float = 0.95, before: int = 0) -> 
     }
 
 
-def latency(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+def latency(runner: Runner, server: Server | Postgres, scale: float) -> dict[str, float]:
     """From before the call that enqueues to the first line of the job, while nothing else is to be done; ms."""
     warm, jobs = 20, max(10, int(100 * scale))
     with Session(runner, server) as session:
@@ -71,7 +72,7 @@ def latency(runner: Runner, server: Server, scale: float) -> dict[str, float]:
     return {"p50": percentile(waits, 0.5), "p99": percentile(waits, 0.99)}
 
 
-def sleepers(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+def sleepers(runner: Runner, server: Server | Postgres, scale: float) -> dict[str, float]:
     """Jobs that sleep 10 ms, in 50 slots: 5,000 jobs a second would be ideal."""
     jobs = max(200, int(3_000 * scale))
     with Session(runner, server, slots=50) as session:
@@ -79,7 +80,7 @@ def sleepers(runner: Runner, server: Server, scale: float) -> dict[str, float]:
         return _drain(session, jobs, 0.9)
 
 
-def idle(runner: Runner, server: Server, scale: float) -> dict[str, float]:
+def idle(runner: Runner, server: Server | Postgres, scale: float) -> dict[str, float]:
     """Workers with 8 slots that have worked a little and have nothing to do."""
     with Session(runner, server) as session:
         session.start()

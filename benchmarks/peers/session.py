@@ -23,6 +23,7 @@ from benchmarks.peers import environment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from benchmarks.peers.postgres import Postgres
     from benchmarks.peers.runners import Runner
     from benchmarks.server import Server
 
@@ -38,7 +39,7 @@ class GivenUp(Exception):
 class Session:
     """What a measure asks of a runner."""
 
-    def __init__(self, runner: Runner, server: Server, slots: int = 8) -> None:
+    def __init__(self, runner: Runner, server: Server | Postgres, slots: int = 8) -> None:
         """`slots`: 8, or 50 for jobs that sleep."""
         self.runner, self.server = runner, server
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
@@ -138,7 +139,7 @@ class Session:
 class _Daemon:
     """fusiond's workers: a daemon whose queue is suspended until they are to work."""
 
-    def __init__(self, runner: Runner, server: Server, slots: int) -> None:
+    def __init__(self, runner: Runner, server: Server | Postgres, slots: int) -> None:
         quiet = "logging: {jobs: false}\n"
         if runner.threads:
             keys = f"executor: thread, concurrency: {runner.threads}"
@@ -174,7 +175,7 @@ class _Daemon:
 class _Commands:
     """A peer's workers: one or more processes that are started when they are to work."""
 
-    def __init__(self, runner: Runner, server: Server, slots: int) -> None:
+    def __init__(self, runner: Runner, server: Server | Postgres, slots: int) -> None:
         self._runner, self._server = runner, server
         lines = runner.workers if slots == 8 else runner.many_slots
         self._lines = [[word.format(url=server.url) for word in line] for line in lines]
@@ -185,6 +186,8 @@ class _Commands:
         self._options = {"env": environment_, "cwd": APPS, "stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
 
     def start(self) -> None:
+        if self._runner.analyze:
+            self._server.ask("ANALYZE")  # which autovacuum does by itself, within a minute
         self._before = self._counted()
         for line in self._lines:
             words = environment.command(self._runner, line)

@@ -1,6 +1,7 @@
 """The benchmarks still run with the code as it is, and their ratios and gates say what was measured."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from benchmarks import calibration
 from benchmarks.__main__ import MEASURES
+from benchmarks.peers import environment, postgres
 from benchmarks.peers.__main__ import GATES, steps
-from benchmarks.peers.runners import RUNNERS
+from benchmarks.peers.runners import BY_NAME, GRAPHILE, RUNNERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,6 +60,34 @@ def test_the_rounds_run(tmp_path):
     assert "1 backlog: backlog of 50,000: drain, jobs/s" in said
     assert "1 backlog: backlog of 1,000,000: drain, jobs/s" in said
     assert "### Work: TCP, no append-only file" in written.read_text()
+
+
+def test_without_postgresql_its_runner_is_left_out(monkeypatch):
+    """Before anything is installed, with a sentence that names the package."""
+    monkeypatch.setattr(postgres, "programs", lambda: None)
+    with pytest.raises(environment.Missing, match="apt-get install postgresql"):
+        environment.install(BY_NAME[GRAPHILE])
+
+
+@pytest.mark.skipif(postgres.programs() is None, reason="there is no PostgreSQL")
+def test_ctrl_c_ends_the_postgresql_of_a_measure():
+    """Neither its process nor its directory is left, though only the benchmark was told."""
+    waits = """
+import signal
+from benchmarks.peers.postgres import Postgres
+with Postgres() as it:
+    print(it.ask("SHOW data_directory"), flush=True)
+    signal.pause()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", waits], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as it:
+        data = Path(it.stdout.readline().decode().strip())
+        server = int((data / "postmaster.pid").read_text().split()[0])
+        it.send_signal(signal.SIGINT)
+        assert b"KeyboardInterrupt" in it.communicate(timeout=60)[1]
+    assert not data.parent.exists()
+    assert not Path(f"/proc/{server}").exists()
 
 
 def test_two_trees_in_pairs():
