@@ -80,5 +80,5 @@ def _act(event: Event, number: int) -> Act:
 def who_suspended(verbs: Verbs, queue: str) -> Plan[Act | None]:
     """Who suspended a queue last, as far as Redis keeps that."""
     page: EventPage = yield verbs.audit_before(queue, None, _PAGE)
-    found = [event for event in page.events if event.name == "suspended" and event.by.startswith("@")]
+    found = [event for event in page.events if event.name == "suspended" and event.by not in ("", "@the file")]
     return _act(found[-1], 1) if found else None

@@ -17,12 +17,14 @@ def heard(desk):
 
 
 def test_acts_are_told_once_whoever_did_them(heard):
-    """A command that changes many jobs is one line; the file and the daemon are no people."""
+    """A command that changes many jobs is one line; the file did what it says."""
     names = [heard.enqueued("send") for _ in range(30)]
     heard.fusiond("job", "cancel", "--task", "send", "--yes")
     heard.fusiond("suspend", "reports")
     heard.run(heard.verbs.suspend("reports", by="file", on=True))
-    acts = heard.fusiond("audit", "--json").json
+    heard.run(heard.verbs.suspend("reports", by="file", on=False))
+    resumed, by_file, *acts = heard.fusiond("audit", "--json").json
+    assert (resumed["what"], by_file["what"], by_file["who"]) == ("resumed", "suspended", "the file")
     assert [(act["what"], act["queue"], act["number"]) for act in acts] == [
         ("suspended", "reports", 1),
         ("canceled", "default", len(names)),
