@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= etc/fusion.yaml
 
-.PHONY: run demo test check suite proofs proofs-full lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb clean install
+.PHONY: run demo test check suite proofs proofs-full lint types bench chaos chaos-full chaos-bugs soak bench-peers bench-large bench-reliability web-look docs deb release clean install
 
 run: install            ## the daemon in the foreground, on the embedded Redis; commands then need -c etc/fusion.yaml
 	$(BIN)/fusiond run -c $(CONFIG)
@@ -65,6 +65,9 @@ docs: $(VENV)/.dev      ## the docs as a site in build/site; a link that leads n
 
 deb:                    ## a Debian package in dist/, by debhelper, checked by lintian
 	packaging/deb
+
+release: $(VENV)/.dev   ## a release of the commit in dist/: wheel, sdist, Debian package (not with DEB=no), image, checksums
+	PYTHON="$(CURDIR)/$(BIN)/python" packaging/release
 
 install: $(VENV)/.installed
 

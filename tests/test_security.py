@@ -492,14 +492,14 @@ def test_task_code_cannot_become_root_again(hostile, isolation):
     shutil.copy(PYTHON, tools / "python")
     (tools / "id").chmod(0o4755)
     (tools / "python").chmod(0o755)
-    granted = subprocess.run(["setcap", "cap_setuid+ep", tools / "python"], capture_output=True, check=False).returncode
+    if shutil.which("setcap"):
+        subprocess.run(["setcap", "cap_setuid+ep", tools / "python"], capture_output=True, check=True)
     hostile.start(user="nobody", python=PYTHON, isolation=isolation)
     found = hostile.result(hostile.enqueue("become_root", str(tools)))
     nobody = pwd.getpwnam("nobody")
     assert found.pop("at_import") == [nobody.pw_uid] * 3 + [nobody.pw_gid] * 3
     assert found.pop("set-uid program") == str(nobody.pw_uid)
     assert found.pop("program with capabilities") != 0
-    assert granted == 0 or shutil.which("setcap") is None
     assert found.pop("allow new privileges") == "EINVAL"
     assert set(found.values()) == {"EPERM"}, found
 
@@ -552,10 +552,10 @@ def test_task_code_of_another_user_reaches_nothing_of_the_daemon(hostile, redis_
 
 @BOTH
 def test_a_child_holds_no_descriptor_of_the_daemon(hostile, isolation):
-    """/dev/null, one socket, one pipe: no file, no Redis, no link, no control socket."""
+    """/dev/null, one socket, one pipe, and what libffi opens itself: no file, no Redis, no link, no control socket."""
     hostile.start(isolation=isolation, processes=2)
     held = hostile.result(hostile.enqueue("descriptors"))
-    kinds = re.compile(r"(/dev/null)|(pipe):\[\d+\]|(socket):\[\d+\]")
+    kinds = re.compile(r"(/dev/null)|(pipe):\[\d+\]|(socket):\[\d+\]|.*/(libffi)\.so\S*")
     found = [match and next(filter(None, match.groups())) for match in map(kinds.fullmatch, held.values())]
     assert None not in found, held
     assert found.count("socket") == 1

@@ -81,7 +81,7 @@ sudo -u fusiond /opt/fusiond/bin/fusiond enqueue -c /etc/fusion.yaml hello Ada -
     "docker": Starter(
         {**_IMAGE, "compose.yaml": "compose/compose.yaml", "config/fusion.yaml": "image/fusion.yaml"},
         """\
-pip wheel --no-deps --wheel-dir wheels git+URL         # fusiond's wheel; URL: its repository
+pip wheel --no-deps --wheel-dir wheels git+URL         # only until it is on PyPI; URL: its repository
 head -c 32 /dev/urandom | base64 > web-token           # the token that logs in to the dashboard
 docker compose up --build --detach
 docker compose exec fusiond fusiond enqueue hello Ada --wait
@@ -97,7 +97,7 @@ docker compose exec fusiond fusiond enqueue hello Ada --wait
             },
         },
         """\
-pip wheel --no-deps --wheel-dir wheels git+URL         # fusiond's wheel; URL: its repository
+pip wheel --no-deps --wheel-dir wheels git+URL         # only until it is on PyPI; URL: its repository
 docker build --tag registry.example.com/app:1 . && docker push registry.example.com/app:1
 kubectl create secret generic fusiond --from-literal=redis-url=redis://redis:6379/0 \\
     --from-literal=web-token="$(head -c 32 /dev/urandom | base64)"

@@ -160,8 +160,10 @@ def _leave_the_daemon(daemon: socket.socket) -> None:
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names
-        if int(name) not in (0, 1, 2, daemon.fileno()):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            # libffi maps code for ctypes from its own descriptor, and would map what else got that number.
+            path = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115 - `pipe:[1]` is no path
+            if int(name) not in (0, 1, 2, daemon.fileno()) and "/libffi." not in path:
                 os.close(int(name))
     for name in PRIVATE:
         os.environ.pop(name, None)

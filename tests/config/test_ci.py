@@ -44,6 +44,16 @@ def test_the_files_of_the_page_are_what_their_service_takes(name, schema, tmp_pa
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_our_own_workflows_are_what_github_takes(name):
+    """The one that checks a change, and the one that publishes a release."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    done = subprocess.run(
+        [*command, ROOT / ".github" / "workflows" / name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_hook_is_what_pre_commit_takes():
     """The manifest, and that the page names its id."""
     assert list(store("pre-commit-hooks.json").iter_errors([HOOK])) == []

@@ -369,7 +369,7 @@ def _new_job(task, arguments, **options):
 def pythons():
     """Other versions on this machine: version → path."""
     found = {}
-    for version in ("3.9", "3.10", "3.12", "3.13"):
+    for version in ("3.9", "3.10", "3.12", "3.13", "3.14", "3.15"):
         paths = [
             *Path("/root/.pyenv/versions").glob(f"{version}.*/bin/python{version}"),
             shutil.which(f"python{version}"),

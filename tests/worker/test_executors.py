@@ -60,7 +60,7 @@ def test_a_job_is_told_its_id_by_pass_job_alone(place, executor):
 
 @pytest.mark.proof
 @BOTH
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14", "3.15"])
 def test_under_other_interpreters(place, version, executor):
     """Results, timeouts, cancels and output are the same under the application's own Python."""
     python = pythons().get(version)

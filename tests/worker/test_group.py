@@ -419,7 +419,7 @@ def test_same_interpreter_knows_no_fusiond_from_here(place):
 
 
 @few("isolation", ["fork", "process"])
-@few("version", ["3.9", "3.13", "3.10", "3.12"], 2)
+@few("version", ["3.9", "3.13", "3.10", "3.12", "3.14", "3.15"], 2)
 def test_other_interpreter(place, version, isolation):
     """A group runs under the application's own Python, where fusiond is not installed."""
     python = pythons().get(version)
