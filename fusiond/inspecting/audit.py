@@ -49,7 +49,7 @@ def acts(verbs: Verbs, queues: Sequence[str], since: float) -> Plan[list[Act]]:
                 break
             first = page.first
         found += _acts(events)
-    return sorted(found, key=lambda act: -act.at)
+    return sorted(reversed(found), key=lambda act: -act.at)
 
 
 def _acts(events: Iterable[Event]) -> Iterator[Act]:
