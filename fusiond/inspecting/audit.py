@@ -49,7 +49,8 @@ def acts(verbs: Verbs, queues: Sequence[str], since: float) -> Plan[list[Act]]:
                 break
             first = page.first
         found += _acts(events)
-    return sorted(reversed(found), key=lambda act: -act.at)
+    found.reverse()  # of acts of one moment the last one is the newest
+    return sorted(found, key=lambda act: -act.at)
 
 
 def _acts(events: Iterable[Event]) -> Iterator[Act]:
