@@ -149,7 +149,9 @@ def verbs(b, job):
     yield "job", b.job("q", "a")
     for status in JobStatus:
         yield "jobs", b.jobs("q", status)
+        yield "place", b.place("q", "a")
         yield "newest", b.newest("q", status)
+        yield "ids", b.ids("q", status)
         yield "newest", b.newest("q", status, task="t", text="x")
     yield "outcome", b.outcome("q", "a")
     yield "counts", b.counts("q")

@@ -49,7 +49,7 @@ def page(
             ("status", record.status.value),
             ("flow run", record.run and f"{record.run}, step {record.step}"),
             ("held", held(record)),
-            ("has not begun", why),
+            ("waits", why),
             ("waits for", waits_for(*parents) if parents else ""),
             ("tenant", record.tenant and record.tenant + ("none" if record.tenant.endswith("=") else "")),
             ("call", signature(record)),
