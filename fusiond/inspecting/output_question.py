@@ -40,7 +40,7 @@ def ask(
     attempt: int | None = None,
     after: Mapping[str, str] | None = None,
     *,
-    patience: float = PATIENCE,
+    patience: float | None = None,
 ) -> Plan[OutputFound]:
     """
     Ask all living daemons for what a job has printed, behind what they have answered before. Raises BrokerError.
@@ -50,14 +50,14 @@ def ask(
         job: its id.
         attempt: of this one; None: of all.
         after: as the last answer has it.
-        patience: s for them to answer.
+        patience: s for them to answer; None: PATIENCE.
     """
     hosts: list[OutputHost] = yield from verbs.output_hosts()
     asked, token = {each.daemon for each in hosts if each.answers}, new_token()
     answers: list[OutputAnswer] = []
     if asked:
         yield verbs.ask_output(token, job, attempt, after or {})
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while len(answers) < len(asked) and time.monotonic() < deadline:
             yield _LOOK
             answers = yield verbs.output_answers(token)

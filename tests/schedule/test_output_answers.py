@@ -12,13 +12,20 @@ from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage
 from fusiond.config.model import Config, JobOutput
+from fusiond.inspecting import output_question
 from fusiond.inspecting.output_question import ask
 from fusiond.kept_output.segments import Piece, SegmentWriter
 from fusiond.schedule import output_answers
 from fusiond.schedule.output_answers import OutputAnswers
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 DAY = 86_400
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """A busy machine may take longer than people like to wait."""
+    monkeypatch.setattr(output_question, "PATIENCE", PATIENCE)
 
 
 @pytest.fixture
