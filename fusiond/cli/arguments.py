@@ -159,6 +159,20 @@ def since(text: str) -> float:
         raise ArgumentTypeError(f"{text!r} is neither a time such as 2030-01-31T02:00 nor 2h or the like") from None
 
 
+def ahead(text: str) -> float:
+    """Epoch seconds of a time in ISO 8601, of a length of time from now, such as `12h`, or of the end of `tomorrow`."""
+    import time
+    from datetime import datetime, timedelta
+
+    if text == "tomorrow":
+        day = datetime.now().astimezone() + timedelta(days=2)
+        return datetime(day.year, day.month, day.day).astimezone().timestamp()
+    try:
+        return time.time() + duration(text)
+    except ArgumentTypeError:
+        return moment(text)
+
+
 def _as_job_option(kind: str, given: object) -> float:
     """The value as the producer reads it; argparse adds to the error which option it is about."""
     from fusiond import enqueue_options

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import when
+from fusiond.cli.terminal.text import tell, when
 from fusiond.errors import FusionError
+
+if TYPE_CHECKING:
+    from fusiond.config.model import CronEntry
+
+#: ticks that are shown
+_MOST_TICKS: Final = 1000
 
 
 def register(subparsers: Any) -> None:
     """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
     commands = arguments.commands_below(subparsers, "cron", "[broker] Schedules: list, explain, run, suspend, resume.")
     listing = arguments.command(commands, "list", _list)
+    until = "instead: each tick until then: 12h, tomorrow (until the next midnight but one), or a time in ISO 8601"
+    listing.add_argument("--until", type=arguments.ahead, metavar="TIME", help=until)
     explain = arguments.command(commands, "explain", _explain)
     run = arguments.command(commands, "run", _run)
     suspend = arguments.command(commands, "suspend", _suspend)
@@ -48,7 +56,11 @@ def _explain(options: arguments.Options) -> None:
 
 
 def _list(options: arguments.Options) -> None:
-    """[broker] List the file's entries with their last and next ticks."""
+    """
+    [broker] List the file's entries with their last and next ticks.
+
+    With --until each tick until then, in the order of their times, in your zone and in that of the entry.
+    """
     from fusiond.config.units import written
     from fusiond.inspecting.cron_runs import outcomes_of
     from fusiond.schedule.cron import next_tick, problem_here
@@ -59,6 +71,14 @@ def _list(options: arguments.Options) -> None:
         states = session.run_all([session.verbs.cron_state(name) for name in config.cron])
         outcomes = session.run(outcomes_of(session.verbs, states))
     now, entries = time.time() * 1000, list(map(in_force, config.cron.values(), states))
+    if options.until is not None:
+        ticking = [
+            each
+            for each, state in zip(entries, states, strict=True)
+            if not (problem_here(each) or each.suspended or state.suspended)
+        ]
+        _tell_ticks(ticking, now, options)
+        return
     rows: list[dict[str, Any]] = [
         {
             "name": each.name,
@@ -75,6 +95,33 @@ def _list(options: arguments.Options) -> None:
         for each, state, outcome, problem in zip(entries, states, outcomes, map(problem_here, entries), strict=True)
     ]
     arguments.answer(options, rows, lambda: _listed(rows, now))
+
+
+def _tell_ticks(entries: list[CronEntry], now: float, options: arguments.Options) -> None:
+    """Each tick of these entries until --until, the first ones."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
+    from fusiond.schedule.cron import ticks
+
+    found = [(at, each) for each in entries for at in ticks(each, int(now), round(options.until * 1000), _MOST_TICKS)]
+    found.sort(key=lambda tick: (tick[0], tick[1].name))
+    shown = [
+        (at, moment.astimezone(), moment.astimezone(ZoneInfo(each.timezone)), each)
+        for at, each in found[:_MOST_TICKS]
+        for moment in [datetime.fromtimestamp(at / 1000, UTC)]
+    ]
+    document = [
+        {"at": at, "local": here.isoformat(), "in_its_zone": there.isoformat(), "name": each.name, "task": each.work}
+        for at, here, there, each in shown
+    ]
+    rows = (
+        (f"{here:%a %Y-%m-%d %H:%M:%S %Z}", f"{there:%H:%M:%S} {each.timezone}", each.name, each.work)
+        for _, here, there, each in shown
+    )
+    arguments.answer(options, document, lambda: table(("TICK", "IN ITS ZONE", "ENTRY", "TASK"), rows))
+    if len(found) > len(shown):
+        tell(f"only the first {_MOST_TICKS:,} ticks are shown")
 
 
 def _listed(rows: list[dict[str, Any]], now: float) -> str:

@@ -44,7 +44,9 @@ PUBLISH = 60.0
 #: seconds for the last message; if it does not arrive, the sign of life expires
 _LAST_MESSAGE = 2.0
 #: the fields of a task that producers get
-_TASK_FIELDS = ("queue", "priority", "expires", "run", "log_tag", "description", "limit_by", "secret")
+_TASK_FIELDS = (
+    "queue", "priority", "expires", "run", "log_tag", "description", "limit_by", "secret", "owner", "runbook_url",
+)  # fmt: skip
 
 
 class Publisher:

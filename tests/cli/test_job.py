@@ -243,3 +243,22 @@ def test_list_finds_among_large_jobs(desk):
         desk.run(desk.verbs.enqueue("reports", [NewJob(f"large{number}", "report", body)]))
     found = desk.fusiond("job", "list", "--text", "e", "--tag", "money", "--limit", "50", "--json").json
     assert "reports/old" in {job["name"] for job in found}
+
+
+def test_whose_job_it_is(desk):
+    """Its owner and the page that says what to do; jobs are found by their owner."""
+    tasks = {
+        name: {"queue": "default", "priority": 1, "run": "x.y", **more}
+        for name, more in (("send", {"owner": "mail", "runbook_url": "https://wiki.example.com/mail"}), ("other", {}))
+    }
+    desk.run(desk.verbs.publish_catalogue("newer", "other", tasks, priorities={}, queues=["default"]))
+    names = [desk.enqueued("send"), desk.enqueued("other")]
+    shown = desk.fusiond("job", "show", names[0]).out
+    assert [line.split() for line in shown.splitlines() if line.startswith(("owner", "runbook"))] == [
+        ["owner", "mail"],
+        ["runbook", "https://wiki.example.com/mail"],
+    ]
+    assert [job["name"] for job in desk.fusiond("job", "list", "--owner", "mail", "--json").json] == names[:1]
+    assert desk.fusiond("job", "list", "--owner", "mail", "--task", "other", "--json").json == []
+    assert "no owner 'mial'" in desk.fusiond("job", "cancel", "--owner", "mial", "--yes").err
+    assert desk.fusiond("job", "cancel", "--owner", "mail", "--yes").out == "default: 1 job canceled\n"

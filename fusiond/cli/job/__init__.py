@@ -10,11 +10,14 @@ from fusiond.cli import arguments
 from fusiond.cli.find import broker
 from fusiond.cli.find.job import find_job
 from fusiond.cli.job import acts, logs
-from fusiond.cli.job.filters import add_filters, job_filter
+from fusiond.cli.job.filters import add_filters, job_filter, of_owners
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fusiond.broker.hosts.host_records import Catalogue
     from fusiond.job import JobRecord
 
 
@@ -49,7 +52,13 @@ def _list(options: arguments.Options) -> int:
     wanted = job_filter(options)
     with broker.session(options) as session:
         queues, statuses = session.queues(*options.queue or ()), options.status or _STATUSES
-        found = record.search(session, queues, statuses, wanted, most=options.limit, depth=options.depth)
+        catalogue = session.run(session.verbs.catalogue())
+        owned = of_owners(wanted, options, catalogue)
+        if owned is None:
+            queues = []
+        found = record.search(
+            session, queues, statuses, owned or wanted, most=options.limit, depth=options.depth, catalogue=catalogue
+        )
     now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
     rows = (record.row(job, now) for job in found.jobs)
     document = [record.document(job) for job in found.jobs]
@@ -67,22 +76,27 @@ def _show(options: arguments.Options) -> None:
     from fusiond.masking import masked_job
 
     with broker.session(options) as session:
-        jobs = _tagged(session, [find_job(session, name) for name in options.jobs])
+        catalogue = session.run(session.verbs.catalogue())
+        jobs = [_tagged(find_job(session, name), catalogue) for name in options.jobs]
         holders = session.run_all([session.verbs.lock_holder(job.queue, job.lock) for job in jobs if job.lock])
         jobs = session.run(with_hosts(session.verbs, jobs))
         deferred = [job for job in jobs if job.status is JobStatus.DEFERRED]
         parents = session.run_all([session.verbs.parents(job.queue, job.id) for job in deferred])
         reasons = {job.name: _why_waiting(session, job) for job in jobs}
-        secret = session.secret()
-        jobs = [masked_job(job, secret) for job in jobs]
+        jobs = [masked_job(job, catalogue.secret()) for job in jobs]
     held = dict(zip([job.name for job in jobs if job.lock], holders, strict=True))
     waits = dict(zip([job.name for job in deferred], parents, strict=True))
     now = time.time() * 1000
-    pages = (record.page(job, now, held.get(job.name), waits.get(job.name), reasons[job.name]) for job in jobs)
+    about: dict[str, Mapping[str, Any]] = {job.name: catalogue.tasks.get(job.task, {}) for job in jobs}
+    pages = (
+        record.page(job, now, held.get(job.name), waits.get(job.name), why=reasons[job.name], about=about[job.name])
+        for job in jobs
+    )
     documents = [
         record.document(job)
         | ({"lock_holder": held[job.name]} if job.lock else {})
         | ({"waits_for": waits[job.name][1]} if job.name in waits else {})
+        | {name: about[job.name].get(name) for name in ("owner", "runbook_url")}
         | ({"why_waiting": reasons[job.name]} if reasons[job.name] else {})
         for job in jobs
     ]
@@ -96,9 +110,6 @@ def _why_waiting(session: broker.Session, job: JobRecord) -> str:
     return why_waiting(session, job) or place_in_words(session, job) if job.status in ("queued", "held") else ""
 
 
-def _tagged(session: broker.Session, jobs: list[JobRecord]) -> list[JobRecord]:
-    """The jobs, with the log tag of their task if the producer gave none."""
-    if all(job.log_tag for job in jobs):
-        return jobs
-    tags = session.run(session.verbs.catalogue()).log_tags
-    return [replace(job, log_tag=job.log_tag or tags.get(job.task, "")) for job in jobs]
+def _tagged(job: JobRecord, catalogue: Catalogue) -> JobRecord:
+    """The job, with the log tag of its task if the producer gave none."""
+    return replace(job, log_tag=job.log_tag or catalogue.log_tags.get(job.task, ""))

@@ -15,7 +15,7 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.find.job import find_job
-from fusiond.cli.job.filters import add_filters, in_words, is_filtered, job_filter
+from fusiond.cli.job.filters import add_filters, in_words, is_filtered, job_filter, of_owners
 from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.text import count, tell
@@ -230,7 +230,9 @@ def _matching(session: broker.Session, options: arguments.Options, statuses: Seq
     from fusiond.inspecting.search import matching
 
     catalogue = session.run(session.verbs.catalogue())
-    wanted, queues = job_filter(options), session.queues(*options.queue or ())
+    wanted, queues = of_owners(job_filter(options), options, catalogue), session.queues(*options.queue or ())
+    if wanted is None:
+        return []
     with Progress("jobs looked at") as progress:
         found = matching(
             session.verbs, queues, statuses, wanted,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import arguments
+from fusiond.cli.find import entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fusiond.broker.hosts.host_records import Catalogue
     from fusiond.inspecting.search import JobFilter
 
 
@@ -19,6 +21,7 @@ def add_filters(parser: Any, statuses: Sequence[str], default: str = "all") -> N
     add("--status", choices=statuses, action="append", help=f"may be repeated; default: {default}")
     add("--task", metavar="TASK", action="append", default=[], help="may be repeated; default: all")
     add("--tag", metavar="TAG", action="append", default=[], help="the log tag; may be repeated")
+    add("--owner", metavar="NAME", action="append", default=[], help="of whose tasks; may be repeated")
     since = "that ended, began or were enqueued since: 2h, or a time in ISO 8601"
     add("--since", type=arguments.since, metavar="TIME", help=since)
     add("--until", type=arguments.since, metavar="TIME", help="the same, until then")
@@ -36,9 +39,22 @@ def job_filter(options: arguments.Options) -> JobFilter:
     return JobFilter(tasks, tags, options.text, since, until, error=options.error)
 
 
+def of_owners(wanted: JobFilter, options: arguments.Options, catalogue: Catalogue) -> JobFilter | None:
+    """The same, for the tasks of --owner alone; None: it has none of them. Raises FusionError for an unknown owner."""
+    from dataclasses import replace
+
+    if not options.owner:
+        return wanted
+    owners = {name: str(task.get("owner") or "") for name, task in catalogue.tasks.items()}
+    for owner in options.owner:
+        entry("owner", dict.fromkeys(filter(None, owners.values()), owner), owner)
+    tasks = [name for name, owner in owners.items() if owner in options.owner and name in (wanted.tasks or owners)]
+    return replace(wanted, tasks=tuple(tasks)) if tasks else None
+
+
 def is_filtered(options: arguments.Options) -> bool:
     """Whether the command names jobs by what they are like."""
-    return bool(options.queue or options.status) or not job_filter(options).is_plain
+    return bool(options.queue or options.status or options.owner) or not job_filter(options).is_plain
 
 
 def in_words(options: arguments.Options) -> str:
@@ -55,4 +71,4 @@ def in_words(options: arguments.Options) -> str:
 
 
 def _named(options: arguments.Options) -> list[tuple[str, Sequence[str]]]:
-    return [("task", options.task), ("queue", options.queue or ()), ("tag", options.tag)]
+    return [("task", options.task), ("owner", options.owner), ("queue", options.queue or ()), ("tag", options.tag)]

@@ -1,9 +1,11 @@
 """How a job is shown, to people and to programs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
+from fusiond.broker.hosts.host_records import Catalogue
 from fusiond.cli.find.broker import Session
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import one_line, span, when
@@ -34,13 +36,15 @@ def page(
     now_ms: float,
     holder: str | None = None,
     parents: tuple[int, list[str]] | None = None,
+    *,
     why: str = "",
+    about: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
     """
     Everything about a job, one line for each field that is set.
 
     `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which; `why`: why it has not
-    begun.
+    begun; `about`: what the file says of its task.
     """
     return fields(
         [
@@ -61,6 +65,8 @@ def page(
             ("key", record.key),
             ("unique", _lock(record, holder)),
             ("log tag", record.log_tag),
+            ("owner", about.get("owner")),
+            ("runbook", about.get("runbook_url")),
             ("meta", record.meta and record.meta.decode(errors="replace")),
             ("attempts", record.attempts),
             *((name, getattr(record, name) or None) for name in _NUMBERS),
@@ -133,10 +139,11 @@ def _error(raw: bytes | None) -> str:
 
 
 def search(
-    session: Session, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *, most: int, depth: int
-) -> FoundJobs:
+    session: Session, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
+    most: int, depth: int, catalogue: Catalogue | None = None,
+) -> FoundJobs:  # fmt: skip
     """The newest jobs that fit, masked."""
-    catalogue = session.run(session.verbs.catalogue())
+    catalogue = catalogue or session.run(session.verbs.catalogue())
     plan = finding.search(
         session.verbs, queues, statuses, wanted,
         most=most, depth=depth, secret=catalogue.secret(), tags=catalogue.log_tags,

@@ -22,7 +22,7 @@ from fusiond.config.kinds import (
     text,
 )
 from fusiond.config.model.limits import LIMIT, RATE_LIMIT, Argument, Limit, RateLimit
-from fusiond.config.model.on_end import Callback
+from fusiond.config.model.on_end import Callback, Url
 from fusiond.config.units import DURATION, SHARE, seconds, share, written
 
 #: the queue that always exists
@@ -301,6 +301,10 @@ class Task:
     on_failure: Annotated[
         Callback | None, Key("On failure", {"webhook": "https://ops.example.com/failed"}, {"task": "page_someone"})
     ] = None
+    #: Who answers for its jobs, for people: it is shown with them, and `job list --owner` finds them.
+    owner: Annotated[Line | None, Key("Owner", "payments")] = None
+    #: The page that says what to do if its jobs fail.
+    runbook_url: Annotated[Url | None, Key("Runbook", "https://wiki.example.com/payments")] = None
     #: One line for people.
     description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
     #: Former names of the task: jobs and calls under them run this function with these policies.
