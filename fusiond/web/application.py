@@ -32,6 +32,7 @@ from fusiond.web.pages import (
     flow_pages,
     job_pages,
     limit_pages,
+    output_pages,
     overview,
     queue_pages,
     worker_pages,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 ENDPOINTS: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *job_pages.ENDPOINTS,
+    *output_pages.ENDPOINTS,
     *failure_pages.ENDPOINTS,
     *queue_pages.ENDPOINTS,
     *worker_pages.ENDPOINTS,

@@ -160,6 +160,11 @@ class Backend:
             return ALL
         return (await self.catalogue()).secret({name: task.secret for name, task in self.config.tasks.items()})
 
+    def asking(self) -> Plan[list[tuple[Worker, bool]]]:
+        """The same, for who wants to know why a job waits; a worker counts as answering until it is gone."""
+        found = yield from ask_workers(self.verbs, _ANSWERS)
+        return [(worker, not worker.is_gone) for worker, _ in found]
+
     async def workers(self) -> list[Worker]:
         """What the workers of all hosts say of themselves now. Raises BrokerError."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -119,6 +120,11 @@ def _bar(number: int, minute: Any, most: int) -> Markup:
     return Markup("<g><title>{}</title>{}</g>").format(said, Markup("").join(bars)) if bars else Markup("")
 
 
+def printed(text: str) -> str:
+    """What a job has printed, without the sequences that would steer a terminal."""
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?", "", text)
+
+
 def linked(path: str, **values: Any) -> str:
     """An address with a query of those values that are set."""
     query = urlencode({name: value for name, value in values.items() if value not in (None, "")})
@@ -162,6 +168,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "chart": chart,
     "graph": graph,
     "linked": linked,
+    "printed": printed,
     "more": more,
     "marked": marked,
     "underlined": underlined,

@@ -90,7 +90,7 @@ def test_wait_says_that_nothing_serves_the_queue(desk):
     assert (send.status, report.status) == (124, 124)
     why = "box.8 is started (no task loads: x), 1 worker of it killed, frozen or cut off; fusiond status shows"
     assert send.err.count(f"waits: nothing serves queue 'default' now: {why}") == 1
-    assert report.err.count("waits: queue 'reports' is suspended; fusiond resume reports") == 1
+    assert report.err.count("waits: queue 'reports' is suspended by an operator; fusiond resume reports") == 1
 
 
 @pytest.mark.usefixtures("doubts_soon")
