@@ -1,6 +1,8 @@
 """The pages of queues, cron, workers, flows, broken bodies, limits, configuration and audit, over HTTP."""
 
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -242,3 +244,18 @@ def test_redis_away_is_one_sentence(open_dashboard, redis_server):
             reply = dashboard.get(path)
             assert reply.status == 503
             assert "Traceback" not in reply.text
+
+
+def test_queues_tell_how_fast_jobs_come_and_go(dashboard, desk):
+    """And when each is empty."""
+    for _ in range(3):
+        desk.enqueued("send")
+    minute = int(time.time()) // 60
+    key = desk.verbs.keys.of("default", "metrics", "minutes")
+    desk.run(plain(as_is, "HSET", key, f"i {minute - 2}", 3, f"f {minute - 2}", 600))
+    found = {queue["name"]: queue for queue in dashboard.get("/api/v1/queues").json["queues"]}
+    assert found["default"]["in_per_s"] == 0
+    assert found["default"]["empty_in_s"] == pytest.approx(3 / found["default"]["out_per_s"])
+    assert found["reports"]["in_per_s"] is None
+    for path in ("/queues", "/"):
+        assert re.search(r"0 in, [0-9.]+ out<br><small>empty in [0-9]+ ms<", dashboard.get(path).text), path
