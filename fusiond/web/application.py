@@ -35,6 +35,7 @@ from fusiond.web.pages import (
     output_pages,
     overview,
     queue_pages,
+    statistics_pages,
     worker_pages,
 )
 from fusiond.web.pulse import MOST_STREAMS, stream
@@ -51,6 +52,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *output_pages.ENDPOINTS,
     *failure_pages.ENDPOINTS,
     *queue_pages.ENDPOINTS,
+    *statistics_pages.ENDPOINTS,
     *worker_pages.ENDPOINTS,
     *cron_pages.ENDPOINTS,
     *flow_pages.ENDPOINTS,
