@@ -197,7 +197,7 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
     """Its events, among the newest ones of its queue."""
     if backend.config.events is None:
         return []
-    return (await events_of(backend, job.queue, of_job(job), _EVENTS))[0]
+    return await events_of(backend, job.queue, of_job(job), _EVENTS)
 
 
 async def _waits(backend: Backend, job: JobRecord) -> str:
