@@ -31,13 +31,22 @@ def _audit(options: arguments.Options) -> None:
 
     A command that changes many jobs is one line. Redis knows it if `events` is in the file.
     """
+    from fusiond.broker.event_records import DAEMONS
     from fusiond.inspecting.audit import acts
 
     since = time.time() - 7 * 86_400 if options.since is None else options.since
     with broker.session(options) as session:
-        found = session.run(acts(session.verbs, session.queues(*options.queue or ()), since * 1000))
-        is_kept = bool(found) or session.run(session.verbs.keeps_events())
-    shown = [act for act in found if options.by.lower() in act.who.lower()][: options.limit]
+        streams, by = (*session.queues(*options.queue or ()), DAEMONS), options.by.lower()
+        plan = acts(
+            session.verbs,
+            streams,
+            since * 1000,
+            session.secret(),
+            most=options.limit,
+            fits=lambda act: by in act.who.lower(),
+        )
+        shown = session.run(plan)
+        is_kept = bool(shown) or session.run(session.verbs.keeps_events())
     now = time.time() * 1000
     rows = ((when(act.at, now), act.who, act.what, act.queue, _about(act)) for act in shown)
     document = [act._asdict() for act in shown]

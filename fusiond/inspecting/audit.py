@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fusiond.broker.call import Plan
 from fusiond.broker.event_records import DAEMONS, Event
 from fusiond.broker.event_verbs import EventPage
 from fusiond.broker.verbs import Verbs
+from fusiond.masking import Secret, masked_event
 
 #: entries of a stream in one reply; streams have a few thousand of an operator's
-_PAGE: Final = 500
+_PAGE: Final = 200
 #: ms; events of one person and kind that are no further apart belong to one act
 _ONE_ACT: Final = 10_000
 
@@ -35,25 +36,45 @@ class Act(NamedTuple):
     number: int
 
 
-def acts(verbs: Verbs, queues: Sequence[str], since: float) -> Plan[list[Act]]:
-    """What people did to these queues, and to daemons, since then (epoch ms), the newest first. Raises BrokerError."""
+def acts(
+    verbs: Verbs,
+    streams: Sequence[str],
+    since: float,
+    secret: Secret,
+    *,
+    most: int,
+    fits: Callable[[Act], bool] = lambda _: True,
+) -> Plan[list[Act]]:
+    """
+    What people did, the newest first. Raises BrokerError.
+
+    Args:
+        verbs: of the namespace.
+        streams: queues, and DAEMONS.
+        since: epoch ms.
+        secret: of the tasks; what it names is masked.
+        most: so many acts.
+        fits: which ones.
+    """
     found: list[Act] = []
-    for stream in (*queues, DAEMONS):
+    for stream in streams:
         events: list[Event] = []
+        fitting: list[Act] = []
         first: int | None = None
         while True:
             read = verbs.events_before if stream == DAEMONS else verbs.audit_before
             page: EventPage = yield read(stream, first, _PAGE)
             events[:0] = [event for event in page.events if event.at_ms >= since and event.by.startswith("@")]
-            if page.entries < _PAGE or page.first is None or not page.events or page.events[0].at_ms < since:
+            fitting = [act for act in _acts(events, secret) if fits(act)]
+            is_last = page.entries < _PAGE or page.first is None or not page.events or page.events[0].at_ms < since
+            if is_last or len(fitting) > most:  # the oldest of them may have begun before
                 break
             first = page.first
-        found += _acts(events)
-    found.reverse()  # of acts of one moment the last one is the newest
-    return sorted(found, key=lambda act: -act.at)
+        found += reversed(fitting)
+    return sorted(found, key=lambda act: -act.at)[:most]
 
 
-def _acts(events: Iterable[Event]) -> Iterator[Act]:
+def _acts(events: Iterable[Event], secret: Secret) -> Iterator[Act]:
     act: Act | None = None
     last = 0
     for event in events:
@@ -65,14 +86,14 @@ def _acts(events: Iterable[Event]) -> Iterator[Act]:
             continue
         if act:
             yield act
-        act = _act(event, more)
+        act = _act(event, more, secret)
     if act:
         yield act
 
 
-def _act(event: Event, number: int) -> Act:
+def _act(event: Event, number: int, secret: Secret) -> Act:
     queue = "" if event.stream == DAEMONS else event.stream
-    said = event.document()
+    said = masked_event(event.document(), secret)
     job = f"{queue}/{event.job}" if queue and event.job and number == 1 else ""
     about, message = str(said.get("about", "")), str(said.get("message", ""))
     return Act(event.at_ms, event.by[1:], event.name, queue, job, event.task, about, message, number)
@@ -82,4 +103,4 @@ def who_suspended(verbs: Verbs, queue: str) -> Plan[Act | None]:
     """Who suspended a queue last, as far as Redis keeps that."""
     page: EventPage = yield verbs.audit_before(queue, None, _PAGE)
     found = [event for event in page.events if event.name == "suspended" and event.by not in ("", "@the file")]
-    return _act(found[-1], 1) if found else None
+    return _act(found[-1], 1, {}) if found else None

@@ -32,8 +32,10 @@ from fusiond.web.pages import (
     flow_pages,
     job_pages,
     limit_pages,
+    output_pages,
     overview,
     queue_pages,
+    statistics_pages,
     worker_pages,
 )
 from fusiond.web.pulse import MOST_STREAMS, stream
@@ -47,8 +49,10 @@ if TYPE_CHECKING:
 ENDPOINTS: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *job_pages.ENDPOINTS,
+    *output_pages.ENDPOINTS,
     *failure_pages.ENDPOINTS,
     *queue_pages.ENDPOINTS,
+    *statistics_pages.ENDPOINTS,
     *worker_pages.ENDPOINTS,
     *cron_pages.ENDPOINTS,
     *flow_pages.ENDPOINTS,

@@ -10,11 +10,13 @@ import asyncio
 import copy
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fusiond import paths
 from fusiond.broker.call import Call, Plan, together
+from fusiond.broker.counters import Rate
 from fusiond.broker.hosts.host_records import NO_CATALOGUE, Catalogue, Worker
 from fusiond.broker.records import Counts
 from fusiond.broker.redis.connection import connect_async
@@ -36,6 +38,8 @@ T = TypeVar("T")
 KEPT = 1.0
 #: the same for the catalogue, which changes with files
 CATALOGUE = 5.0
+#: the same for rates, which are those of ten minutes
+RATES = 5.0
 #: numbers of waiting jobs that are kept of a queue
 SAMPLES = 60
 #: seconds that workers get to answer
@@ -145,6 +149,11 @@ class Backend:
         counted, errors = await self.kept("counts", find)
         return {name: counts for name, counts in counted.items() if self.has(name)}, errors if self.is_whole else []
 
+    async def rates(self, queues: Sequence[str]) -> dict[str, Rate]:
+        """How fast jobs come into these queues and leave them, believed for some seconds. Raises BrokerError."""
+        find = partial(self.run, self.verbs.rates(queues, time.time()))
+        return await self.kept(f"rates {sorted(queues)}", find, RATES)
+
     async def catalogue(self) -> Catalogue:
         """What living daemons declare, read again every few seconds. Raises BrokerError."""
 
@@ -159,6 +168,11 @@ class Backend:
         if self.hides_arguments:
             return ALL
         return (await self.catalogue()).secret({name: task.secret for name, task in self.config.tasks.items()})
+
+    def asking(self) -> Plan[list[tuple[Worker, bool]]]:
+        """The same, for who wants to know why a job waits; a worker counts as answering until it is gone."""
+        found = yield from ask_workers(self.verbs, _ANSWERS)
+        return [(worker, not worker.is_gone) for worker, _ in found]
 
     async def workers(self) -> list[Worker]:
         """What the workers of all hosts say of themselves now. Raises BrokerError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -99,7 +100,7 @@ def spark(values: Sequence[float], label: str, width: int = 96, height: int = 20
 
 
 def chart(minutes: Sequence[Any], label: str) -> Markup:
-    """A bar for each minute as inline SVG: what finished, and on it what failed, which is never too thin to be seen."""
+    """A bar for each minute or hour as inline SVG: what finished, and on it what failed, never too thin to be seen."""
     most = max((each.finished + each.failed for each in minutes), default=0) or 1
     bars = Markup("").join(_bar(number, each, most) for number, each in enumerate(minutes))
     whole = Markup(
@@ -109,14 +110,19 @@ def chart(minutes: Sequence[Any], label: str) -> Markup:
 
 
 def _bar(number: int, minute: Any, most: int) -> Markup:
-    """The bars of one minute: 10 wide, of 92 at most."""
+    """The bars of one minute, or hour: 10 wide, of 92 at most."""
     good, bad = (92 * part / most for part in (minute.finished, minute.failed))
     bad, good = (max(bad, 3) if minute.failed else 0), max(good, 1) if minute.finished else 0
     rect = Markup('<rect class="{}" x="{}" y="{:.1f}" width="8" height="{:.1f}"/>')
     bars = [rect.format("done", 10 * number + 1, 100 - good, good)] if good else []
     bars += [rect.format("failed", 10 * number + 1, 100 - good - bad, bad)] if bad else []
-    said = f"{moment(minute.at)[11:16]} UTC: {minute.finished:,} finished, {minute.failed:,} failed"
+    said = f"{moment(minute.at)[5:16]} UTC: {minute.finished:,} finished, {minute.failed:,} failed"
     return Markup("<g><title>{}</title>{}</g>").format(said, Markup("").join(bars)) if bars else Markup("")
+
+
+def printed(text: str) -> str:
+    """What a job has printed, without the sequences that would steer a terminal."""
+    return re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?", "", text)
 
 
 def linked(path: str, **values: Any) -> str:
@@ -162,6 +168,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "chart": chart,
     "graph": graph,
     "linked": linked,
+    "printed": printed,
     "more": more,
     "marked": marked,
     "underlined": underlined,

@@ -6,6 +6,7 @@ import pytest
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.records import NewJob
 
 
 @pytest.fixture
@@ -33,6 +34,17 @@ def test_acts_are_told_once_whoever_did_them(heard):
     assert heard.fusiond("audit", "--by", acts[0]["who"][:3], "--queue", "reports", "--json").json == acts[:1]
     assert heard.fusiond("audit", "--by", "nobody-else", "--json").json == []
     assert "30 jobs" in heard.fusiond("audit").out
+
+
+def test_an_audit_shows_no_secret(heard):
+    """Such as is in the name of a lock."""
+    tasks = {"send": {"queue": "default", "priority": 1, "secret": ["kwargs.code"]}}
+    heard.run(heard.verbs.publish_catalogue("d2", "h2", tasks, priorities={}, queues=["default"]))
+    heard.run(heard.verbs.enqueue("default", [NewJob("u", "send", b"[[],{}]", unique='ended,error,0,"s3cret-code"')]))
+    _, locks = heard.run(heard.verbs.locks("default"))
+    heard.run(heard.verbs.unlock("default", "u", [locks[0].name], who="ann"))
+    [act] = heard.fusiond("audit", "--json").json
+    assert (act["what"], act["about"]) == ("unlocked", "send:•••")
 
 
 def test_without_events_there_is_no_audit(desk):

@@ -24,7 +24,7 @@ CONFIG = {
 @pytest.fixture
 def open_dashboard(desk, tmp_path, monkeypatch):
     """A dashboard over the desk's Redis, with these keys of `web`; it sees at once what a test does there."""
-    for name in ("KEPT", "CATALOGUE"):
+    for name in ("KEPT", "CATALOGUE", "RATES"):
         monkeypatch.setattr(backend, name, 0.0)
     monkeypatch.setattr(site, "SLOW", 0.0)
 

@@ -67,6 +67,8 @@ PAGES = {
     "jobs-failed": "/jobs?state=failed&text=region",
     "failures": "/failures",
     "queues": "/queues",
+    "queue": "/queues/billing",
+    "task": "/tasks/send_welcome?hours=168",
     "workers": "/workers",
     "cron": "/cron",
     "flows": "/flows",

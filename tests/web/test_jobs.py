@@ -94,6 +94,22 @@ def test_one_jobs_story(dashboard, jobs):
     assert dashboard.get("/jobs/nothing/none").status == 404
 
 
+def test_a_job_that_waits_says_why(dashboard, desk):
+    """Who suspended its queue; that nothing serves it; or its place, and about when it begins."""
+    desk.enqueued("send")
+    name = desk.enqueued("send")
+    waits = lambda: dashboard.get(f"/api/v1/jobs/{name}").json["waits"]  # noqa: E731
+    assert waits().startswith("nothing serves queue 'default' now")
+    desk.run(desk.verbs.keep_events("default", "1000 0"))
+    dashboard.post("/api/v1/queues/default/suspend")
+    assert waits().startswith("queue 'default' is suspended by dashboard by the token from 127.0.0.1, ")
+    dashboard.post("/api/v1/queues/default/resume")
+    worker = {"group": "main", "queues": "default", "state": "idle", "phase": "serving", "answers": 0}
+    desk.run(desk.verbs.announce("host.1", worker))
+    assert waits() == "it is number 2 of 2 ready jobs"
+    assert "it is number 2 of 2 ready jobs" in dashboard.get(f"/jobs/{name}").text
+
+
 def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
     """Requeue, cancel, delete; what a state does not allow is 409 and says why."""
     ask = lambda name, verb: dashboard.post(f"/api/v1/jobs/{name}/{verb}")  # noqa: E731

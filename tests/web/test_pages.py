@@ -1,6 +1,8 @@
 """The pages of queues, cron, workers, flows, broken bodies, limits, configuration and audit, over HTTP."""
 
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -242,3 +244,40 @@ def test_redis_away_is_one_sentence(open_dashboard, redis_server):
             reply = dashboard.get(path)
             assert reply.status == 503
             assert "Traceback" not in reply.text
+
+
+def test_queues_tell_how_fast_jobs_come_and_go(dashboard, desk):
+    """And when each is empty."""
+    for _ in range(3):
+        desk.enqueued("send")
+    minute = int(time.time()) // 60
+    key = desk.verbs.keys.of("default", "metrics", "minutes")
+    desk.run(plain(as_is, "HSET", key, f"i {minute - 2}", 3, f"f {minute - 2}", 600))
+    found = {queue["name"]: queue for queue in dashboard.get("/api/v1/queues").json["queues"]}
+    assert found["default"]["in_per_s"] == 0
+    assert found["default"]["empty_in_s"] == pytest.approx(3 / found["default"]["out_per_s"])
+    assert found["reports"]["in_per_s"] is None
+    for path in ("/queues", "/"):
+        assert re.search(r"0 in, [0-9.]+ out<br><small>empty in [0-9]+ ms<", dashboard.get(path).text), path
+
+
+def test_the_overview_names_jobs_that_run_for_far_longer_than_usual(dashboard, desk):
+    """The worst five; not those of a task that has hardly run, nor such as are short."""
+    hour = desk.verbs.keys.of("default", "metrics", "hour", str(int(time.time()) // 3600 - 30))
+    desk.run(plain(as_is, "HSET", hour, "f send", 20, "R7 send", 20, "R0 report", 19))
+    jobs = [{"job": f"default/{n}", "task": "send", "ms": 10_000} for n in range(7)]
+    jobs += [{"job": "default/b", "task": "send", "ms": 9_000}, {"job": "default/c", "task": "report", "ms": 90_000}]
+    jobs += [{"job": "default/d", "task": "send", "ms": 40_000}]
+    fields = {"group": "main", "queues": "default", "state": "busy", "phase": "serving", "jobs": json.dumps(jobs)}
+    desk.run(desk.verbs.announce("web1.7", fields))
+    found = [
+        each for each in dashboard.get("/api/v1/overview").json["attention"] if "longer than usual" in each["sentence"]
+    ]
+    assert [each["link"] for each in found] == ["/jobs/default/d"]
+    assert found[0]["sentence"] == (
+        "job default/d of task send runs 40 × longer than usual: for 40 s, and half of its task's others ran below 1 s"
+    )
+    many = [{"job": f"default/{n}", "task": "send", "ms": 20_000 + n} for n in range(7)]
+    desk.run(desk.verbs.announce("web1.7", {**fields, "jobs": json.dumps(many)}))
+    links = re.findall(r'/jobs/default/(\d)">job default', dashboard.get("/").text)
+    assert links == ["6", "5", "4", "3", "2"]

@@ -31,7 +31,7 @@ ROLES = {
 }
 HEADERS = {"user_header": "X-Forwarded-User", "group_header": "X-Forwarded-Groups"}
 EXAMPLES = {"queue": "reports", "id": "a", "run": "a", "flow": "etl", "group": "0" * 16, "body": "0" * 12}
-EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send"}
+EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
 
 
 @pytest.fixture
@@ -158,16 +158,16 @@ def test_each_act_names_person_role_and_address(desk, tmp_path, caplog):
         named = {"X_Forwarded_User": "ada", "X_Forwarded_Groups": "sre,support", "X_Forwarded_For": "10.0.0.5"}
         for path, said in (("queues/reports/suspend", "{}"), ("jobs", '{"task": "report"}')):
             assert dashboard.ask("POST", f"{API}/{path}", said, Origin=origin, **named).status == 200
-        [event] = ask(dashboard, "sre", f"{API}/audit?event=suspended").json["events"]
+        [act] = ask(dashboard, "sre", f"{API}/audit?event=suspended").json["acts"]
         desk.run(desk.verbs.keep_events(DAEMONS, "1000 0"))
         desk.run(desk.verbs.record_event(DAEMONS, "cron.suspended", "ann", words=[("o", "nightly")]))
-        seen = [ask(dashboard, group, f"{API}/audit").json["events"] for group in ("sre", "support")]
-        assert [[each["name"] for each in events] for events in seen] == [
+        seen = [ask(dashboard, group, f"{API}/audit").json["acts"] for group in ("sre", "support")]
+        assert [[each["what"] for each in acts] for acts in seen] == [
             ["cron.suspended", "suspended"],
             ["suspended"],
         ]
     who = "ada (support, ops) from 10.0.0.5"
-    assert event["by"] == f"dashboard by {who}"
+    assert act["who"] == f"dashboard by {who}"
     said = [line for line in caplog.messages if line.startswith(f"{who}: ")]
     assert ["suspended" in line or "is enqueued" in line for line in said] == [True, True]
 

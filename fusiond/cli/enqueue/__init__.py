@@ -14,7 +14,7 @@ from fusiond.cli.enqueue import words
 from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.progress import Progress
-from fusiond.cli.terminal.text import count, json_text, legible, one_line, tell
+from fusiond.cli.terminal.text import count, json_text, legible, one_line, span, tell
 from fusiond.errors import BrokerError, BrokerUnavailable, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
@@ -146,11 +146,12 @@ def _result(session: broker.Session, producer: Producer, place: JobRef, seconds:
 
 def _say_why_waiting(session: broker.Session, place: JobRef) -> None:
     """Print why nothing begins the job, if that is so."""
-    from fusiond.cli.status.workers import why_waiting
+    from fusiond.cli.status.workers import asking
+    from fusiond.inspecting.why_waiting import why_waiting
 
     with contextlib.suppress(BrokerError):  # the wait itself raises it too
         record = session.run(session.verbs.job(place.queue, place.id))
-        if record is not None and (why := why_waiting(session, record)):
+        if record is not None and (why := session.run(why_waiting(session.verbs, record, asking(session), span))):
             tell(f"{place.name} waits: {why}")
 
 

@@ -12,7 +12,7 @@ from fusiond.cli.find.job import find_job
 from fusiond.cli.job import acts, logs
 from fusiond.cli.job.filters import add_filters, job_filter, of_owners
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import tell
+from fusiond.cli.terminal.text import span, tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,9 +105,10 @@ def _show(options: arguments.Options) -> None:
 
 def _why_waiting(session: broker.Session, job: JobRecord) -> str:
     """Why a job has not begun, as a sentence; "" if it has, or if its status says it."""
-    from fusiond.cli.status.workers import place_in_words, why_waiting
+    from fusiond.cli.status.workers import asking
+    from fusiond.inspecting.why_waiting import why_not_begun
 
-    return why_waiting(session, job) or place_in_words(session, job) if job.status in ("queued", "held") else ""
+    return session.run(why_not_begun(session.verbs, job, asking(session), span))
 
 
 def _tagged(job: JobRecord, catalogue: Catalogue) -> JobRecord:

@@ -10,6 +10,7 @@ What the workers of every host do now, for `fusiond status -W`.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from fusiond.broker.hosts.host_records import Worker, whole
@@ -17,11 +18,10 @@ from fusiond.broker.records import Counts
 from fusiond.cli.find.broker import Session
 from fusiond.cli.job.record import share
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import count, span, when
+from fusiond.cli.terminal.text import span, when
 from fusiond.inspecting import worker_states
-from fusiond.inspecting.audit import who_suspended
+from fusiond.inspecting.why_waiting import Asking
 from fusiond.inspecting.worker_states import state_of, suspended_queues
-from fusiond.job import JobRecord, JobStatus
 
 #: seconds that workers have to answer
 PATIENCE: Final = 1.0
@@ -57,62 +57,9 @@ def ask_workers(session: Session, queues: Mapping[str, Counts]) -> list[SeenWork
     return [_seen(worker, suspended, answered=answered) for worker, answered in asked]
 
 
-def why_waiting(session: Session, job: JobRecord) -> str:
-    """Why a job has not begun, as a sentence; "" if it has, or if a worker serves it. Raises BrokerError."""
-    if job.status is JobStatus.HELD and not job.limit:
-        held = session.run(session.verbs.counts(job.queue)).held_tasks
-        if any(each.error for each in held if each.task == job.task):
-            return f"the code of task {job.task!r} does not load; fusiond status says why"
-    elif job.status is not JobStatus.QUEUED:
-        return ""
-    return why_unserved(session, job.queue, job.task)
-
-
-def why_unserved(session: Session, queue: str, task: str) -> str:
-    """
-    Why no worker begins a job of the task from the queue, as a sentence; "" if one serves both.
-
-    It needs two things: a worker that answers now and claims from the queue, and a living daemon whose file has the
-    task and whose workers claim from the queue. `served` of a producer's job checks only the second.
-    """
-    counts = session.run(session.verbs.counts(queue))
-    if counts.suspended_by_operator or counts.suspended_by_file:
-        return f"queue {queue!r} is suspended{_by_whom(session, queue, counts)}; fusiond resume {queue}"
-    workers = [worker for worker in ask_workers(session, {queue: counts}) if queue in worker.queues]
-    if any(worker.state in ("idle", "busy") and worker.fields.get("phase") == "serving" for worker in workers):
-        if session.run(session.verbs.catalogue()).serves(task, queue):
-            return ""
-        return f"what serves queue {queue!r} now has no task {task!r} in its file; reload the daemon that has it"
-    found = [_state(worker) for worker in workers if worker.state not in ("silent", "gone")]
-    if silent := len(workers) - len(found):
-        found.append(f"{count(silent, 'worker')} of it killed, frozen or cut off")
-    reason = ", ".join(found) or "no worker group claims from it"
-    return f"nothing serves queue {queue!r} now: {reason}; fusiond status shows the programs"
-
-
-def _by_whom(session: Session, queue: str, counts: Counts) -> str:
-    if not counts.suspended_by_operator:
-        return " by the file"
-    act = session.run(who_suspended(session.verbs, queue))
-    return f" by {act.who}, {when(act.at, time.time() * 1000)}" if act else " by an operator"
-
-
-def place_in_words(session: Session, job: JobRecord) -> str:
-    """Where a ready job stands in its queue, and about when it begins; "" if it is not ready. Raises BrokerError."""
-    place, counts = session.run(session.verbs.place(job.queue, job.id)), session.run(session.verbs.counts(job.queue))
-    if place is None:
-        return ""
-    words = f"it is number {place + 1:,} of {count(counts.queued, 'ready job')}"
-    if counts.max_running is not None and counts.started >= counts.max_running:
-        words += f"; the queue runs {counts.started:,} of at most {counts.max_running:,} jobs at once"
-    leaves = session.run(session.verbs.rates([job.queue], time.time()))[job.queue].leaves
-    return words + (f"; about in {span((place + 1) / leaves)}, as of the last 10 minutes" if leaves else "")
-
-
-def _state(worker: SeenWorker) -> str:
-    """The worker's state, and what keeps it from serving, if it says so."""
-    trouble = worker.fields.get("trouble")
-    return f"{worker.name} is {worker.state}" + (f" ({trouble})" if trouble else "")
+def asking(session: Session) -> Asking:
+    """What asks the workers, for who wants to know why a job waits."""
+    return partial(worker_states.ask_workers, session.verbs, PATIENCE)
 
 
 def _seen(worker: Worker, suspended: set[str], *, answered: bool) -> SeenWorker:

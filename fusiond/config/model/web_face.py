@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
 from fusiond.config.kinds import Account, FilePath, Key, Name, meanings, text
+from fusiond.config.model.on_end import Url
 
 _LISTEN: Final = "write an address and a port, such as 127.0.0.1:8321 or [::1]:8321, or unix:/run/fusiond/web.sock"
 _HOST: Final = "write a host name without a port, such as jobs.example.com"
@@ -129,6 +130,11 @@ class Web:
     trusted_proxies: Annotated[
         tuple[ProxyAddress, ...], Key("Trusted proxies", ["10.0.0.5", "fd00::/64"], in_place=True)
     ] = ()
+    #: The page of another program about a job, such as a store of logs; the page of the job has a link to it. `{job}`,
+    #: `{queue}` and `{task}` in it are replaced by the id and the names, percent-encoded.
+    log_url: Annotated[Url | None, Key("Log URL", "https://grafana.example.com/explore?job={job}", in_place=True)] = (
+        None
+    )
 
     @property
     def socket(self) -> str | None:

@@ -19,6 +19,10 @@ from fusiond.web.pages.worker_pages import WorkerRow
 
 #: seconds that a job may have waited before that is mentioned
 LONG_WAIT = 300.0
+#: seconds that a job runs, and for how many times as long as half of its task's others, before that is mentioned
+LONG_RUN, UNUSUAL = 10.0, 10.0
+#: such jobs that are mentioned
+_LONG_RUNS = 5
 #: in this order
 Level = Literal["bad", "warning", "note"]
 _ORDER: tuple[Level, ...] = ("bad", "warning", "note")
@@ -83,6 +87,16 @@ def of_workers(workers: Sequence[WorkerRow]) -> Iterator[Attention]:
             yield Attention("warning", sentence, "/workers")
         elif worker.trouble:
             yield Attention("bad", f"worker {worker.name} of group {worker.group}: {worker.trouble}", "/workers")
+
+
+def of_long_runs(workers: Sequence[WorkerRow], usual: Mapping[str, float]) -> Iterator[Attention]:
+    """Jobs that run for far longer than others of their task, the worst first. `usual`: task → s."""
+    heard = [job for worker in workers if worker.state != "gone" for job in worker.jobs if job.task in usual]
+    times = {job: job.runs_ms / 1000 / usual[job.task] for job in heard if job.runs_ms >= LONG_RUN * 1000}
+    for job in sorted((job for job in times if times[job] > UNUSUAL), key=lambda each: -times[each])[:_LONG_RUNS]:
+        sentence = f"job {job.job} of task {job.task} runs {times[job]:,.0f} × longer than usual"
+        both = f"for {span(job.runs_ms / 1000)}, and half of its task's others ran below {span(usual[job.task])}"
+        yield Attention("warning", f"{sentence}: {both}", f"/jobs/{job.job}")
 
 
 def of_unkilled(unkilled: Sequence[tuple[str, str]]) -> Iterator[Attention]:

@@ -11,19 +11,20 @@ from typing import Any, Final, NamedTuple
 from fusiond.broker.call import Call
 from fusiond.broker.event_records import DAEMONS, Event
 from fusiond.broker.event_verbs import EventPage
+from fusiond.inspecting.audit import acts
 from fusiond.job import JobRecord
 from fusiond.masking import Secret, masked_event
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import WebCall, reads
+from fusiond.web.endpoint import WebCall, reads, view_of
 from fusiond.web.inputs import Input
 
-#: a verb that reads entries of a stream before a number, so many
-ReadBefore = Callable[[str, int | None, int], Call[EventPage]]
 #: entries of the first read of a stream, and of any; events of a read, about: an entry has 1 to 500
 _FIRST, _MOST_ENTRIES, _EVENTS = 10, 500, 5_000
-#: seconds that one page reads events
+#: seconds that the page of a job reads events
 _QUICK: Final = 0.12
-_LIMIT = Input("limit", "events to show", form="number", default=100, least=1, most=500)
+_LIMIT = Input("limit", "acts to show", form="number", default=100, least=1, most=500)
+_BY = Input("by", "a part of the name of who did it")
+_SINCE = Input("since", "a time, or how long ago, such as 2h; none: as long as it is kept", form="moment")
 _ONLY = Input("event", "the name of an event, such as requeued or reload.refused", pattern="[a-z_.]{1,60}")
 
 
@@ -48,19 +49,36 @@ class EventRow:
     #: the entry, lock, run or sink that it is about
     about: str
     message: str
-    #: jobs of which the same command told the same, and that are not listed
-    further: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActRow:
+    """What somebody did, once, however many jobs it was about."""
+
+    #: epoch ms
+    at: int
+    who: str
+    #: the name of the event
+    what: str
+    #: empty: it is about the daemons
+    queue: str
+    #: full name of the job, if it is about one
+    job: str
+    task: str
+    #: the entry, lock, run or sink that it is about
+    about: str
+    message: str
+    #: how many things it was about
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What people and daemons did, the newest first."""
+    """What people did, the newest first."""
 
-    events: list[EventRow]
+    acts: list[ActRow]
     #: whether Redis keeps events
     kept: bool
-    #: epoch ms: to this moment was looked in each stream; None: to the begin
-    looked_back_to: int | None
 
 
 class EventSearch(NamedTuple):
@@ -99,30 +117,20 @@ async def events_of(
     stream: str,
     wanted: EventSearch,
     most: int,
-    *,
-    until: float | None = None,
-    read: ReadBefore | None = None,
-) -> tuple[list[EventRow], int | None]:
-    """
-    The newest events of a stream that are wanted, the newest first; and the moment to which was looked, None: the end.
-
-    `until`: monotonic seconds, at which it gives up; at least one read is made. None: so many seconds from now.
-    `read`: the verb that reads; None: events_before.
-    """
+) -> list[EventRow]:
+    """The newest events of a stream that are wanted, the newest first, as far as they are found in little time."""
     found: list[EventRow] = []
     number, count, secret = None, _FIRST, await backend.secret()
-    until = until or time.monotonic() + _QUICK
+    until = time.monotonic() + _QUICK
     while len(found) < most:
-        part = await backend.run(_reading((read or backend.verbs.events_before)(stream, number, count), wanted))
+        part = await backend.run(_reading(backend.verbs.events_before(stream, number, count), wanted))
         if part is None:
-            return found, None
+            break
         found += [_row(event, secret) for event in part.events]
-        if part.at < wanted.since:
-            return found, None
-        if time.monotonic() > until:
-            return found[:most], part.at
+        if part.at < wanted.since or time.monotonic() > until:
+            break
         number, count = part.last, max(_FIRST, min(_MOST_ENTRIES, count * _EVENTS // max(1, part.size)))
-    return found[:most], None
+    return found[:most]
 
 
 def _reading(call: Call[EventPage], wanted: EventSearch) -> Call[_EventPart | None]:
@@ -158,7 +166,6 @@ def _row(event: Event, secret: Secret) -> EventRow:
         wait=said.get("wait"),
         delay=said.get("delay"),
         about=said.get("about", ""),
-        further=event.number_of("k") or 0,
         message=": ".join(filter(None, (error.get("type"), error.get("message")))) or str(said.get("message") or ""),
     )
 
@@ -166,21 +173,22 @@ def _row(event: Event, secret: Secret) -> EventRow:
 async def _show(call: WebCall) -> Audit:
     backend = call.backend
     if backend.config.events is None:
-        return Audit([], kept=False, looked_back_to=None)
-    name = call["event"]
-    wanted = EventSearch(lambda event: name in (None, event.name), lambda _: True)
-    began, verbs = time.monotonic(), backend.verbs
-    of_daemons = {DAEMONS: verbs.events_before} if backend.is_whole else {}
-    streams = of_daemons | dict.fromkeys(await backend.queues(), verbs.audit_before)
-    found: list[EventRow] = []
-    moments: list[int] = []
-    for number, (stream, read) in enumerate(streams.items(), 1):
-        until = began + _QUICK * number / len(streams)
-        rows, at = await events_of(backend, stream, wanted, call["limit"], until=until, read=read)
-        found += rows
-        moments += [at] if at is not None else []
-    found.sort(key=lambda each: each.at, reverse=True)
-    return Audit(found[: call["limit"]], kept=True, looked_back_to=max(moments, default=None))
+        return Audit([], kept=False)
+    streams = [*await backend.queues(), *([DAEMONS] if backend.is_whole else [])]
+    name, by = call["event"], (call["by"] or "").lower()
+    found = await backend.run(
+        acts(
+            backend.verbs,
+            streams,
+            call["since"] or 0,
+            await backend.secret(),
+            most=call["limit"],
+            fits=lambda act: name in (None, act.what) and by in act.who.lower(),
+        )
+    )
+    return Audit([view_of(ActRow, act) for act in found], kept=True)
 
 
-ENDPOINTS = (reads("/audit", _show, "Who did what, the newest first", Audit, "audit.html", (_ONLY, _LIMIT)),)
+ENDPOINTS = (
+    reads("/audit", _show, "Who did what, the newest first", Audit, "audit.html", (_ONLY, _BY, _SINCE, _LIMIT)),
+)

@@ -6,22 +6,25 @@ import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
 from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, requeued, waits_for, with_hosts
+from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import BY_ACTION, Done, WebCall, acts, reads, view_of
-from fusiond.web.filters import plural
+from fusiond.web.filters import plural, span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
 from fusiond.web.pages.job_search import DEPTH, FILTERS, search
 from fusiond.web.pages.queue_pages import NAME
 
-_JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
+ONE = "/jobs/{queue}/{id}"
+JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
 _LIMIT = Input("limit", "jobs to show", form="number", default=50, least=1, most=500)
 #: jobs that one action over a filter changes
 _BULK = 10_000
@@ -80,6 +83,8 @@ class JobStory:
     traceback: str
     #: what the attempt that failed last has printed
     printed: str
+    #: the address of `web.log_url` about it; empty: there is none
+    log_url: str
     attempts: list[PastAttempt]
     #: the newest first; none unless Redis keeps events
     events: list[EventRow]
@@ -95,7 +100,7 @@ class JobStory:
     crashes: int
     rescues: int
     last_outcome: str
-    #: why it waits, or what it waits for; empty: it does not
+    #: why it waits, what it waits for, or its place in the queue; empty: it does not wait
     waits: str
     #: the name of its lock, and the job that has it
     lock: str
@@ -134,7 +139,7 @@ def _row(record: JobRecord) -> JobRow:
 
 
 async def _show(call: WebCall) -> JobStory:
-    real = await _job(call)
+    real = await job_of(call)
     backend, verbs = call.backend, call.backend.verbs
     holder = await backend.run(verbs.lock_holder(real.queue, real.lock)) if real.lock else None
     [job] = await backend.run(with_hosts(verbs, [masked_job(real, await backend.secret())]))
@@ -154,6 +159,7 @@ async def _show(call: WebCall) -> JobStory:
         events=await _events(backend, job),
         meta=_shown(call, parsed(job.meta)),
         printed=job.printed if call.user.may("logs", job.queue) else "",
+        log_url=_log_url(call, job),
         lock_holder=holder,
         waits=await _waits(backend, job),
         progress=job.progress.share if job.progress else None,
@@ -162,17 +168,25 @@ async def _show(call: WebCall) -> JobStory:
     )
 
 
+def _log_url(call: WebCall, job: JobRecord) -> str:
+    web = call.backend.config.web
+    found = web.log_url or "" if web and call.user.may("logs", job.queue) else ""
+    for name, value in (("job", job.id), ("queue", job.queue), ("task", job.task)):
+        found = found.replace(f"{{{name}}}", quote(value, safe=""))
+    return found
+
+
 def _shown(call: WebCall, value: Any) -> Any:
     """What may be made of arguments."""
     return HIDDEN if value is not None and call.backend.hides_arguments else value
 
 
-async def _job(call: WebCall) -> JobRecord:
+async def job_of(call: WebCall) -> JobRecord:
     """The job that the call names. Raises JobNotFound."""
-    return await _job_of(call.backend, call["queue"], call["id"])
+    return await _found_job(call.backend, call["queue"], call["id"])
 
 
-async def _job_of(backend: Backend, queue: str, id_: str) -> JobRecord:
+async def _found_job(backend: Backend, queue: str, id_: str) -> JobRecord:
     found = await backend.run(backend.verbs.job(queue, id_))
     if found is None:
         raise JobNotFound(f"there is no job {queue}/{id_}: it never was, or its time is over")
@@ -183,39 +197,32 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
     """Its events, among the newest ones of its queue."""
     if backend.config.events is None:
         return []
-    return (await events_of(backend, job.queue, of_job(job), _EVENTS))[0]
+    return await events_of(backend, job.queue, of_job(job), _EVENTS)
 
 
 async def _waits(backend: Backend, job: JobRecord) -> str:
-    """Why it does not run, in a sentence; empty if it does, or has ended."""
+    """Why it does not run, or its place in the queue, in a sentence; empty if it does, or has ended."""
     if job.status is JobStatus.HELD and job.limit:
         return f"it is held {held(job)}"
     if job.status is JobStatus.DEFERRED:
         return f"waits for {waits_for(*await backend.run(backend.verbs.parents(job.queue, job.id)), 10)}"
-    if job.status not in (JobStatus.QUEUED, JobStatus.HELD):
-        return ""
-    counts = (await backend.counts())[0].get(job.queue)
-    if counts and (counts.suspended_by_operator or counts.suspended_by_file):
-        return f"queue {job.queue} is suspended"
-    if not (await backend.catalogue()).serves(job.task, job.queue):
-        return f"no living worker group runs jobs of task {job.task} from queue {job.queue}"
-    return ""
+    return await backend.run(why_not_begun(backend.verbs, job, backend.asking, span))
 
 
 async def _requeue(call: WebCall) -> Done:
-    job = await _job(call)
+    job = await job_of(call)
     [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
     return _became(job, requeued(code, job.status))
 
 
 async def _cancel(call: WebCall) -> Done:
-    job = await _job(call)
+    job = await job_of(call)
     word = await call.backend.run(call.backend.verbs.cancel(job.queue, job.id, who=call.asker))
     return _became(job, canceled(word))
 
 
 async def _delete(call: WebCall) -> Done:
-    job = await _job(call)
+    job = await job_of(call)
     [code] = await call.backend.run(call.backend.verbs.discard(job.queue, [job.id], finished=True, who=call.asker))
     return _became(job, deleted(code, job.status))
 
@@ -257,7 +264,7 @@ async def _check_queues(call: WebCall) -> str | None:
 async def _with_hidden(call: WebCall, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """These arguments with the real values of the job `like` where they are hidden. Raises JobNotFound."""
     queue, _, id_ = call["like"].rpartition("/")
-    job = await _job_of(call.backend, queue, id_)
+    job = await _found_job(call.backend, queue, id_)
     if job.task != call["task"]:
         return args, kwargs
     real_args, real_kwargs = arguments(job.args)
@@ -333,14 +340,13 @@ _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "d
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
 
 _BULK_INPUTS = (*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION)
-_ONE = "/jobs/{queue}/{id}"
 
 ENDPOINTS = (
     reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
     acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
     acts(BY_ACTION, "/jobs/bulk", _bulk, "Requeue, cancel or delete the jobs that fit a filter", _BULK_INPUTS),
-    reads(_ONE, _show, "All that is known of a job", JobStory, "job.html", _JOB),
-    acts("requeue", f"{_ONE}/requeue", _requeue, "Run a failed or canceled job again", _JOB),
-    acts("cancel", f"{_ONE}/cancel", _cancel, "End a job that waits or runs", _JOB),
-    acts("delete", f"{_ONE}/delete", _delete, "Delete a job that has ended", _JOB),
+    reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
+    acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),
+    acts("cancel", f"{ONE}/cancel", _cancel, "End a job that waits or runs", JOB),
+    acts("delete", f"{ONE}/delete", _delete, "Delete a job that has ended", JOB),
 )

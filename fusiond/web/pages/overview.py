@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -14,6 +14,7 @@ from typing import Any, Final
 from fusiond.broker.counters import MINUTE, Bound, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
+from fusiond.inspecting.statistics import usual_times
 from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
@@ -30,6 +31,8 @@ from fusiond.web.pages.worker_pages import GroupRow, WorkerRow, groups_of, worke
 _FILES = 5.0
 #: seconds for which the counters are believed
 _BELIEVED: Final = 5.0
+#: the same for what is usual, which are counters of 7 days
+_USUAL: Final = 600.0
 #: minutes over which a rate and the times of jobs are told
 _LATELY: Final = 10
 #: entries and queues that are shown; there are pages for all of them
@@ -134,11 +137,12 @@ async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overvie
     found = _attention(listed.queues, rows, ticking)
     more = chain(attention.of_daemon(status), attention.of_files(files, differing))
     hosts = _hosts(files)
+    long = attention.of_long_runs(rows, await _usual(backend, rows))
     stuck = attention.of_unkilled(unkilled(await backend.workers()))
     held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), (await backend.counts())[0]))
     sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
     return Overview(
-        attention=attention.sorted_by_level([*more, *stuck, *held, *attention.of_sinks(sinks), *found]),
+        attention=attention.sorted_by_level([*more, *stuck, *held, *long, *attention.of_sinks(sinks), *found]),
         daemon=_daemon(status),
         away="",
         running=sum(queue.started for queue in listed.queues),
@@ -189,6 +193,18 @@ async def _files(backend: Backend) -> tuple[list[FileInForce], list[Drift]]:
         return files, differing
 
     return await backend.kept("files", find, _FILES)
+
+
+async def _usual(backend: Backend, rows: Sequence[WorkerRow]) -> Mapping[str, float]:
+    """Task → the s within which half of its attempts ran lately; not asked for while no job runs for long."""
+    if not any(job.runs_ms >= attention.LONG_RUN * 1000 for row in rows for job in row.jobs):
+        return {}
+
+    async def find() -> Mapping[str, float]:
+        tasks = (await backend.catalogue()).tasks
+        return await backend.run(usual_times(backend.verbs, await backend.queues(), tasks, time.time()))
+
+    return await backend.kept("usual", find, _USUAL)
 
 
 async def _throughput(backend: Backend) -> Throughput:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from fusiond.broker.counters import Rate
 from fusiond.broker.records import Counts
 from fusiond.inspecting.queues import limits_in_words
 from fusiond.inspecting.worker_states import drained_queues
@@ -49,6 +50,11 @@ class QueueRow:
     drained_on: list[str]
     #: how many jobs were ready, every ten seconds, the newest last
     history: list[int]
+    #: jobs per second of the last minutes that became ready, and whose attempts ended; None: nobody has counted
+    in_per_s: float | None
+    out_per_s: float
+    #: s until it is empty if it goes on so; None: never
+    empty_in_s: float | None
 
     @property
     def waiting(self) -> int:
@@ -71,14 +77,17 @@ async def queues(backend: Backend) -> QueueList:
     serving = (await backend.catalogue()).serving
     idle = counted.keys() - serving
     drained = drained_queues(await backend.run(backend.verbs.workers())) if idle else {}
+    rates = await backend.rates([*counted])
     rows = [
-        row(backend, name, counts, served=name not in idle, drained_on=drained.get(name, ()))
+        row(backend, name, counts, rates[name], served=name not in idle, drained_on=drained.get(name, ()))
         for name, counts in counted.items()
     ]
     return QueueList(sorted(rows, key=lambda each: (each.served or not each.waiting, each.name)), errors)
 
 
-def row(backend: Backend, name: str, counts: Counts, *, served: bool, drained_on: Iterable[str]) -> QueueRow:
+def row(
+    backend: Backend, name: str, counts: Counts, rate: Rate, *, served: bool, drained_on: Iterable[str]
+) -> QueueRow:
     """A queue."""
     return view_of(
         QueueRow,
@@ -91,6 +100,9 @@ def row(backend: Backend, name: str, counts: Counts, *, served: bool, drained_on
         served=served,
         drained_on=[] if served else [*drained_on],
         history=backend.waiting_of(name),
+        in_per_s=rate.arrives,
+        out_per_s=rate.leaves,
+        empty_in_s=rate.seconds_until_empty(counts.queued + counts.inbox),
     )
 
 
