@@ -20,6 +20,13 @@ _CANCELED: Final = {
 #: why a job stays that was to be requeued
 HAS_RIVAL: Final = "stays: its task is `unique`, and another job has its lock"
 _REQUEUED: Final = {1: "requeued", 2: "is queued already", LOCKED: HAS_RIVAL}
+_PRIORITIZED: Final = {
+    1: "prioritized",
+    2: "has that priority already",
+    3: "is running; a priority says only when a job begins",
+    4: "has already ended; a priority says only when a job begins",
+    0: "is no longer there",
+}
 #: the id is remembered for a minute, and a sweep deletes the job, some time after that
 _LATER: Final = "to be deleted, a minute after its end at the earliest"
 #: by the reply of `discard.lua`
@@ -45,6 +52,11 @@ def requeued(code: int, status: JobStatus) -> Judgement:
     """By the reply of `requeue`. `status`: as it was before; so in the next two."""
     instead = "; enqueue it again" if status is JobStatus.FINISHED else ""
     return Judgement(_REQUEUED.get(code) or f"{_refusal(status)}{instead}", code in (1, 2))
+
+
+def prioritized(code: int) -> Judgement:
+    """By the reply of `prioritize`."""
+    return Judgement(_PRIORITIZED[code], code in (1, 2))
 
 
 def deleted(code: int, status: JobStatus) -> Judgement:

@@ -11,7 +11,7 @@ Make the jobs of a producer's calls, without I/O.
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fusiond.argument_values import by_name, names_to_bind, parameter_names, unique_key, values_of
@@ -204,11 +204,7 @@ class JobMaker:
             raise EnqueueError(f"retry policy {options.retry!r} is in no daemon's file; {remedy}")
 
     def _priority(self, given: str | int) -> int:
-        number = self._catalogue.priorities.get(given) if isinstance(given, str) else given
-        if not isinstance(number, int) or not 0 <= number <= 255:
-            names = listed(self._catalogue.priorities)
-            raise EnqueueError(f"priority {safe_repr(given)} is neither one of {names} nor a number from 0 to 255")
-        return int(number)  # of a subclass, a bool: hiredis takes no other
+        return priority_number(given, self._catalogue.priorities)
 
     def _follow(self, options: Options, declared: str | None) -> str | None:
         """The callbacks of a call: its own, else those of the task. Raises EnqueueError, UnknownTask."""
@@ -260,6 +256,14 @@ class JobMaker:
             return check_id(options.id)
         except (ValueError, TypeError) as error:
             raise EnqueueError(str(error)) from None
+
+
+def priority_number(given: str | int, named: Mapping[str, int]) -> int:
+    """The number of a priority that is given by its name or number. Raises EnqueueError."""
+    number = named.get(given) if isinstance(given, str) else given
+    if not isinstance(number, int) or not 0 <= number <= 255:
+        raise EnqueueError(f"priority {safe_repr(given)} is neither one of {listed(named)} nor a number from 0 to 255")
+    return int(number)  # of a subclass, a bool: hiredis takes no other
 
 
 def _check_limit(name: str, queue: str, by: list[str], options: Options, call: TaskCall) -> None:

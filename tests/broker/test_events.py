@@ -91,8 +91,10 @@ def test_a_failure_says_why_and_a_retry_when(desk):
 
 
 def test_operators_are_named(desk):
-    """Cancel, requeue, discard, suspend, resume; and a daemon's suspend by its file only where it changes something."""
+    """Whatever they do, where it changes something; and a daemon's suspend by its file where it does."""
     desk.enqueue("a")
+    for _ in range(2):
+        desk.run(desk.broker.prioritize("q", ["a"], 9, who="kim@box"))
     desk.run(desk.broker.cancel("q", "a", who="kim@box"))
     desk.run(desk.broker.requeue("q", ["a"], who="kim@box"))
     desk.run(desk.broker.cancel("q", "a", who="kim@box"))
@@ -101,7 +103,8 @@ def test_operators_are_named(desk):
         desk.run(desk.broker.suspend("q", by="operator", on=on, who="kim@box"))
         desk.run(desk.broker.suspend("q", by="file", on=on))
     found = [(said["event"], said.get("asked_by")) for said in desk.documents[1:]]
-    jobs = [(name, "kim@box") for name in ("canceled", "requeued", "canceled", "deleted")]
+    jobs = [(name, "kim@box") for name in ("prioritized", "canceled", "requeued", "canceled", "deleted")]
+    assert desk.documents[1]["message"] == "priority 9"
     file = [("suspended", "the file"), ("resumed", "kim@box"), ("resumed", "the file")]
     assert found == [*jobs, ("suspended", "kim@box"), *file]
 

@@ -102,6 +102,7 @@ def verbs(b, job):
     yield "samples", b.samples("q", JobStatus.FAILED, 1)[0]
     yield "failures_of", b.failures_of("q", b"key")
     yield "requeue", b.requeue("q", ["a", "b", "c"])
+    yield "prioritize", b.prioritize("q", ["a", "child"], 7)
     yield "requeue_all", b.requeue_all("q")
     yield "cancel", b.cancel("q", "b")
     yield "discard", b.discard("q", ["b", "none"])

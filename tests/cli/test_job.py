@@ -95,6 +95,21 @@ def test_cancel_ends_what_waits_and_asks_what_runs(desk):
     assert (done.status, done.json) == (0, [{"job": running, "outcome": "asked"}])
 
 
+def test_a_job_that_waits_gets_another_priority(desk):
+    """By name or number; what cannot be changed is named, does not hold up the rest, and the status is 1."""
+    running = desk.enqueued("send")
+    desk.claim()
+    first, second = desk.enqueued("send"), desk.enqueued("send")
+    assert desk.fusiond("job", "priority", second, "high").out == f"{second}: prioritized\n"
+    done = desk.fusiond("job", "priority", "default/none", running, first, "9", "--json")
+    assert (done.status, "no job 'default/none'" in done.err) == (1, True)
+    assert done.json == [{"job": running, "prioritized": False}, {"job": first, "prioritized": True}]
+    shown = desk.fusiond("job", "show", "--json", first, second).json
+    assert [job["priority"] for job in shown] == [9, 2]
+    done = desk.fusiond("job", "priority", first, "higher")
+    assert (done.status, "neither one of" in done.err) == (1, True)
+
+
 def test_requeue_takes_failed_jobs_back(desk):
     """A failed job waits again; one that has not failed is refused."""
     desk.enqueued("send")

@@ -192,6 +192,13 @@ class Queue:
         job.permit = ""
         return [1]
 
+    def prioritize(self, name: str, priority: int) -> list[int]:
+        job = self.jobs.get(name)
+        if not job or job.status not in ("queued", "scheduled"):
+            return [0 if not job else 3 if job.status == "started" else 4]
+        was, job.priority = job.priority, priority
+        return [2 if was == priority else 1]
+
     def suspend(self, by: str, on: bool) -> bool:
         (self.suspended.add if on else self.suspended.discard)(by)
         return bool(self.suspended)

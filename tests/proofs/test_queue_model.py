@@ -88,6 +88,9 @@ class Verbs:
     def requeue(self, name):
         return self.run(self.broker.requeue("q", [name]))
 
+    def prioritize(self, name, priority):
+        return self.run(self.broker.prioritize("q", [name], priority))
+
     def suspend(self, by, on):
         return self.run(self.broker.suspend("q", by=by, on=on))
 
@@ -277,6 +280,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(n=NTH, ended=st.booleans(), lost=FEW)
     def requeue(self, n, ended, lost):
         self.do("requeue", (ended and self.pick(n, "failed", "canceled")) or self.pick(n), lost=lost)
+
+    @precondition(lambda self: self.queue.jobs)
+    @rule(n=NTH, waits=st.booleans(), priority=st.sampled_from([0, 1, 2, 255]), lost=FEW)
+    def prioritize(self, n, waits, priority, lost):
+        self.do("prioritize", (waits and self.pick(n, "queued", "scheduled")) or self.pick(n), priority, lost=lost)
 
     @rule(by=st.lists(st.sampled_from(["operator", "file"]), min_size=1, max_size=2, unique=True), lost=FEW)
     def suspend_and_resume(self, by, lost):

@@ -127,6 +127,19 @@ def test_jobs_are_changed_one_by_one(dashboard, desk, jobs):
     assert refused.json.keys() == {"error"}
 
 
+def test_a_job_that_waits_goes_first(dashboard, desk, jobs):
+    """By a name of the file or a number; 400 for another word, 409 for a job that has ended."""
+    ask = lambda name, said: dashboard.post(f"/api/v1/jobs/{name}/priority", {"priority": said})  # noqa: E731
+    page = dashboard.get(f"/jobs/{jobs['waiting']}").text
+    assert '<option value="high" selected>high (2)</option>' in page
+    for said, number in (("high", 2), ("200", 200), (7, 7)):
+        assert ask(jobs["waiting"], said).status == 200
+        assert dashboard.get(f"/api/v1/jobs/{jobs['waiting']}").json["priority"] == number
+    assert "neither one of" in ask(jobs["waiting"], "256").json["error"]
+    assert "has already ended" in ask(jobs["finished"], "high").json["error"]
+    assert f"/jobs/{jobs['finished']}/priority" not in dashboard.get(f"/jobs/{jobs['finished']}").text
+
+
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
     """Only those that fit; as many as are asked for."""
     reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "action": "cancel", "limit": 4})

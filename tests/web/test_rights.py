@@ -33,6 +33,10 @@ HEADERS = {"user_header": "X-Forwarded-User", "group_header": "X-Forwarded-Group
 EXAMPLES = {"queue": "reports", "id": "a", "run": "a", "flow": "etl", "group": "0" * 16, "body": "0" * 12}
 EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
 
+#: inputs without which a request is refused with 400
+NEEDED = {"/jobs": {"task": "send"}, "/jobs/bulk": {"action": "requeue"}}
+NEEDED |= {"/jobs/{queue}/{id}/priority": {"priority": "high"}}
+
 
 @pytest.fixture
 def opened(open_dashboard):
@@ -71,7 +75,7 @@ def test_each_route_needs_a_right(opened):
     for route in opened.program._application.routes:
         if isinstance(route, Route) and route.path not in OPEN | FOR_ALL:
             for method in route.methods - {"HEAD"}:
-                said = {f"{API}/jobs": {"task": "send"}, f"{API}/jobs/bulk": {"action": "requeue"}}.get(route.path, {})
+                said = NEEDED.get(route.path.removeprefix(API), {})
                 if not route.path.startswith(API) and method == "POST":
                     continue  # the same endpoint as that of the API, in another form
                 reply = ask(opened, "nobody", filled(route.path), said if method == "POST" else None, method)

@@ -1,5 +1,6 @@
 """
-The verbs of operators and of the daemon itself: cancel, requeue, discard, suspend, configure, declare, sweep, inspect.
+The verbs of operators and of the daemon itself: cancel, requeue, prioritize, discard, suspend, configure, declare,
+sweep, inspect.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class OperatorVerbs(QueryVerbs):
     def requeue(self, queue: str, ids: Sequence[str | bytes], *, who: str = "") -> Call[list[int]]:
         """Run failed and canceled jobs again. 1: moved · 2: it is queued already · LOCKED: it stays · 0: neither."""
         return scripted("requeue", self.keys.root(queue), (who, *ids), numbers(len(ids)))
+
+    def prioritize(self, queue: str, ids: Sequence[str | bytes], priority: int, *, who: str = "") -> Call[list[int]]:
+        """Give jobs that wait this priority. 1: changed · 2: it had it · 3: it runs · 4: it has ended · 0: missing."""
+        return scripted("prioritize", self.keys.root(queue), (who, priority, *ids), numbers(len(ids)))
 
     def requeue_all(self, queue: str, *, skip: int = 0, limit: int = 500, who: str = "") -> Plan[tuple[int, int, int]]:
         """

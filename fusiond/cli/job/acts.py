@@ -1,5 +1,5 @@
 """
-`fusiond requeue`, `discard`, `job cancel` and `job delete`: change what becomes of jobs.
+`fusiond requeue`, `discard`, `job cancel`, `job delete` and `job priority`: change what becomes of jobs.
 
 1. named      jobs that the command names, each on its own: one that is not there does not hold up the others
 2. filtered   all jobs that fit the filters: their number is said and asked for first, and --dry-run changes nothing
@@ -81,8 +81,17 @@ def _changes() -> dict[str, JobChange]:
     }
 
 
+def _prioritizing(priority: int) -> JobChange:
+    from fusiond.inspecting.one_job import prioritized
+
+    def calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
+        return [session.verbs.prioritize(queue, ids, priority, who=session.who)]
+
+    return JobChange("prioritize", "prioritized", (), (), calls, lambda code, _: prioritized(code))
+
+
 def register(subparsers: Any, commands: Any) -> None:
-    """Add `requeue` and `discard`, and, below `job`, `cancel` and `delete`."""
+    """Add `requeue` and `discard`, and, below `job`, `cancel`, `delete` and `priority`."""
     for where, name, handler, statuses, default in (
         (commands, "cancel", _cancel, _WAITING, "all that have not ended"),
         (commands, "delete", _delete, _ENDED, "all that have ended"),
@@ -100,6 +109,10 @@ def register(subparsers: Any, commands: Any) -> None:
         parser.add_argument("--dry-run", action="store_true", help="say which jobs it would be, and change nothing")
         arguments.add_yes(parser)
         arguments.add_broker(parser)
+    parser = arguments.command(commands, "priority", _prioritize)
+    parser.add_argument("jobs", nargs="+", metavar="JOB", help="queue/id, or the id alone")
+    parser.add_argument("priority", metavar="PRIORITY", help="a name of the file's priorities, or 0 to 255")
+    arguments.add_broker(parser)
 
 
 def _cancel(options: arguments.Options) -> int:
@@ -119,6 +132,17 @@ def _delete(options: arguments.Options) -> int:
     jobs that fit them: it says their number and asks.
     """
     return _act(options, "delete")
+
+
+def _prioritize(options: arguments.Options) -> int:
+    """[broker] Change the priority of jobs that wait; a higher one goes first."""
+    from fusiond.producer.new_jobs import priority_number
+
+    said = options.priority
+    with broker.session(options) as session:
+        named = session.run(session.verbs.catalogue()).priorities
+        number = priority_number(int(said) if said.isdecimal() else said, named)
+        return _of_named(session, options, _prioritizing(number))
 
 
 def _requeue(options: arguments.Options) -> int:
@@ -167,7 +191,7 @@ def _of_named(session: broker.Session, options: arguments.Options, act: JobChang
         except FusionError as error:
             tell(str(error))
             is_missing = True
-    if options.dry_run:
+    if getattr(options, "dry_run", False):
         return _tell_dry(options, act, [job.name for job in jobs])
     replies = [_replies(session, act, job.queue, [job.id])[0] for job in jobs]
     judged = [act.judge(reply, job.status) for job, reply in zip(jobs, replies, strict=True)]
@@ -184,7 +208,7 @@ def _document(act: JobChange, job: JobRecord, reply: Any) -> dict[str, Any]:
         return {"job": job.name, "outcome": reply}
     if act.verb == "requeue":
         return {"job": job.name, "requeued": reply == 1} | ({"conflict": True} if reply == LOCKED else {})
-    return {"job": job.name, act.done: bool(reply)}
+    return {"job": job.name, act.done: reply in (1, 2) if act.verb == "prioritize" else bool(reply)}
 
 
 def _replies(session: broker.Session, act: JobChange, queue: str, ids: list[str]) -> list[Any]:

@@ -33,8 +33,8 @@ ProxyAddress = Annotated[
 ]
 Right = Annotated[
     Literal[
-        "all", "read", "read_arguments", "logs", "metrics", "configuration", "enqueue", "requeue", "cancel", "delete",
-        "suspend", "cron", "limits", "reload",
+        "all", "read", "read_arguments", "logs", "metrics", "configuration", "enqueue", "requeue", "priority", "cancel",
+        "delete", "suspend", "cron", "limits", "reload",
     ],
     meanings(
         "each right",
@@ -45,6 +45,7 @@ Right = Annotated[
         "see the file, its history, and what a reload would do",
         "enqueue jobs, and start flows",
         "run jobs, runs of flows and bodies again",
+        "change the priority of jobs that wait",
         "cancel jobs and runs of flows, and purge queues",
         "delete jobs and bodies",
         "suspend and resume queues, pause and resume runs of flows",

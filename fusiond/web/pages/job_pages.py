@@ -11,10 +11,11 @@ from urllib.parse import quote
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
-from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, requeued, waits_for, with_hosts
+from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, prioritized, requeued, waits_for, with_hosts
 from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
+from fusiond.producer.new_jobs import priority_number
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import BY_ACTION, Done, WebCall, acts, reads, view_of
 from fusiond.web.filters import plural, span
@@ -112,6 +113,8 @@ class JobStory:
     progress_message: str
     #: whether arguments are hidden
     hidden: bool
+    #: the names of priorities, with their numbers
+    priorities: dict[str, int]
 
 
 async def _list(call: WebCall) -> Jobs:
@@ -165,6 +168,7 @@ async def _show(call: WebCall) -> JobStory:
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
+        priorities=(await backend.catalogue()).priorities,
     )
 
 
@@ -213,6 +217,14 @@ async def _requeue(call: WebCall) -> Done:
     job = await job_of(call)
     [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
     return _became(job, requeued(code, job.status))
+
+
+async def _prioritize(call: WebCall) -> Done:
+    job, said = await _job(call), call["priority"]
+    named = (await call.backend.catalogue()).priorities
+    priority = priority_number(int(said) if said.isdecimal() else said, named)
+    [code] = await call.backend.run(call.backend.verbs.prioritize(job.queue, [job.id], priority, who=call.asker))
+    return _became(job, prioritized(code))
 
 
 async def _cancel(call: WebCall) -> Done:
@@ -336,6 +348,7 @@ _ENQUEUE = (
     Input("id", "its id; none: one is generated", "body", longest=128),
     Input("like", "a job of the task, whose values are meant where an argument is •••", "body", longest=400),
 )
+_PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", required=True)
 _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
 
@@ -347,6 +360,7 @@ ENDPOINTS = (
     acts(BY_ACTION, "/jobs/bulk", _bulk, "Requeue, cancel or delete the jobs that fit a filter", _BULK_INPUTS),
     reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
     acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),
+    acts("priority", f"{ONE}/priority", _prioritize, "Change the priority of a job that waits", (*JOB, _PRIORITY)),
     acts("cancel", f"{ONE}/cancel", _cancel, "End a job that waits or runs", JOB),
     acts("delete", f"{ONE}/delete", _delete, "Delete a job that has ended", JOB),
 )
