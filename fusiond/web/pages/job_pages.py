@@ -220,7 +220,7 @@ async def _requeue(call: WebCall) -> Done:
 
 
 async def _prioritize(call: WebCall) -> Done:
-    job, said = await _job(call), call["priority"]
+    job, said = await job_of(call), call["priority"]
     named = (await call.backend.catalogue()).priorities
     priority = priority_number(int(said) if said.isdecimal() else said, named)
     [code] = await call.backend.run(call.backend.verbs.prioritize(job.queue, [job.id], priority, who=call.asker))
