@@ -59,18 +59,19 @@ def acts(
     found: list[Act] = []
     for stream in streams:
         events: list[Event] = []
-        fitting: list[Act] = []
+        fitting = 0
         first: int | None = None
         while True:
             read = verbs.events_before if stream == DAEMONS else verbs.audit_before
             page: EventPage = yield read(stream, first, _PAGE)
-            events[:0] = [event for event in page.events if event.at_ms >= since and event.by.startswith("@")]
-            fitting = [act for act in _acts(events, secret) if fits(act)]
+            part = [event for event in page.events if event.at_ms >= since and event.by.startswith("@")]
+            events[:0] = part
+            fitting += max(0, sum(map(fits, _acts(part, secret))) - 1)  # one may go on in another page
             is_last = page.entries < _PAGE or page.first is None or not page.events or page.events[0].at_ms < since
-            if is_last or len(fitting) > most:  # the oldest of them may have begun before
+            if is_last or fitting > most:
                 break
             first = page.first
-        found += reversed(fitting)
+        found += reversed([act for act in _acts(events, secret) if fits(act)])
     return sorted(found, key=lambda act: -act.at)[:most]
 
 

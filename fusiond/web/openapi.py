@@ -71,7 +71,11 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 
 def _parameter(each: Input) -> dict[str, Any]:
-    found = {"name": each.name, "in": each.place, "description": each.description, "schema": each.schema()}
+    is_json = each.form in ("array", "object")
+    shape: dict[str, Any] = (
+        {"content": {"application/json": {"schema": each.schema()}}} if is_json else {"schema": each.schema()}
+    )
+    found = {"name": each.name, "in": each.place, "description": each.description} | shape
     return found | ({"required": True} if each.required else {})
 
 

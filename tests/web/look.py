@@ -28,8 +28,9 @@ from tests.support.running import Running, until
 
 FILE = """
 broker: {url: embedded}
-web: {listen: "127.0.0.1:0"}
+web: {listen: "127.0.0.1:0", log_url: "https://logs.example.com/?q={job}"}
 events: {}
+job_output: {}
 defaults: {tasks: {timeout: 60s, retry: none}, workers: {drain_timeout: 2s}}
 queues: {mail: {max_length: 100000}, reports: {max_running: 2}, imports: {}, billing: {}}
 tasks:
@@ -172,6 +173,9 @@ class Walk:
             self._go_by_keyboard(tab)
             self._press_a_button(tab)
             self._see_a_change(tab, client)
+        with self.tab(browser) as tab:
+            self.log_in(tab)
+            self._read_output(tab, client)
         with self.tab(browser, java_script_enabled=False) as tab:
             self._at = "without scripts"
             tab.goto(f"{self.url}login")
@@ -223,6 +227,22 @@ class Walk:
         self.expect("what was opened is closed", tab.is_visible("label:has-text('Delay')"))
         tab.context.clear_cookies()
         tab.wait_for_selector("#live:not(.on):has-text('out of date')")
+
+    def _read_output(self, tab, client):
+        """What a running job prints comes by itself; the lines with a text are left, and all of them come back."""
+        self._at = "output"
+        script = r"printf 'charged \033[31m<b>one</b>\033[0m\nrefused two\n'; sleep 3; echo charged three; sleep 600"
+        job = client.enqueue("charge_card", argv=["sh", "-c", script])
+        tab.goto(f"{self.url}jobs/{job.name}")
+        lines = tab.locator("#output pre")
+        tab.wait_for_selector("#output pre:has-text('charged <b>one</b>')")
+        tab.wait_for_selector("#output pre:has-text('charged three')")
+        tab.fill("#output input", "CHARGED")
+        self.expect("lines without the text are left", "refused" not in lines.inner_text())
+        tab.fill("#output input", "")
+        self.expect("lines have not come back", "refused two" in lines.inner_text())
+        tab.screenshot(path=str(self.directory / "output.png"), full_page=True)
+        job.cancel()
 
     # -- walk ---------------------------------------------------------------------------------------------------------
 

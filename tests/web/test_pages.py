@@ -258,7 +258,7 @@ def test_queues_tell_how_fast_jobs_come_and_go(dashboard, desk):
     assert found["default"]["empty_in_s"] == pytest.approx(3 / found["default"]["out_per_s"])
     assert found["reports"]["in_per_s"] is None
     for path in ("/queues", "/"):
-        assert re.search(r"0 in, [0-9.]+ out<br><small>empty in [0-9]+ ms<", dashboard.get(path).text), path
+        assert re.search(r"0 in, [0-9.]+ out per s; empty in [0-9]+ ms<", dashboard.get(path).text), path
 
 
 def test_the_overview_names_jobs_that_run_for_far_longer_than_usual(dashboard, desk):

@@ -9,7 +9,7 @@ from fusiond.job import JobRecord
 from fusiond.masking import masked_job
 from fusiond.web.endpoint import NotThere, WebCall, reads
 from fusiond.web.filters import span
-from fusiond.web.inputs import Input
+from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.job_pages import JOB, ONE, job_of
 
 _ATTEMPT = Input("attempt", "the number of an attempt; none: all", form="number", least=1)
@@ -50,6 +50,8 @@ async def _show(call: WebCall) -> Printed:
     job = await job_of(call)
     await _require_own(call, job)
     backend, given = call.backend, call["after"] or {}
+    if not all(isinstance(place, str) for place in given.values()):
+        raise BadInput("after: give it as the answer before has it")
     found = await backend.run(ask(backend.verbs, job.id, call["attempt"], given))
     secret, since = await backend.secret(), 0 if backend.is_whole else (job.created_at or 0) - _SKEW
     parts = [

@@ -12,7 +12,7 @@ const plain = (raw) => raw.replace(/\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\
   .replace(/\r\n?/g, '\n').replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g, ' ')
 const fitting = (part) => {
   const word = wanted.value.toLowerCase()
-  return word ? part.split(/(?<=\n)/).filter((line) => line.toLowerCase().includes(word)).join('') : part
+  return word && part ? part.match(/[^\n]*\n|[^\n]+$/g).filter((line) => line.toLowerCase().includes(word)).join('') : part
 }
 
 function add (part) {
