@@ -61,6 +61,9 @@ def why_waiting(session: Session, job: JobRecord) -> str:
     """Why a job has not begun, as a sentence; "" if it has, or if a worker serves it. Raises BrokerError."""
     if job.status is JobStatus.HELD and not job.limit:
         held = session.run(session.verbs.counts(job.queue)).held_tasks
+        if by := next((each.what for each in held if each.task == job.task), ""):
+            remedy = f"; fusiond task resume {job.task}" if by == "operator" else ""
+            return f"task {job.task!r} is suspended by the {by}{remedy}"
         if any(each.error for each in held if each.task == job.task):
             return f"the code of task {job.task!r} does not load; fusiond status says why"
     elif job.status is not JobStatus.QUEUED:
