@@ -3,8 +3,9 @@
 import pytest
 
 from fusiond.broker.call import as_is, plain
-from fusiond.broker.records import NewJob, Outcome
+from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from tests.broker.test_held_tasks import HOUR, Caller, Place
+from tests.broker.test_operator import interrupted
 
 
 @pytest.fixture
@@ -107,6 +108,37 @@ def test_operator_and_file_are_apart_and_new_queues_obey(place):
     suspend(place)
     place.run(place.broker.declare(["new"]))
     assert (named(), named("new")) == ({"n": "operator"}, {"n": "operator"})
+
+
+def test_a_limit_of_the_task_holds_none_for_others_meanwhile(place):
+    """Those that the limit held are held for the task once they may run; resumed, the limit counts as before."""
+    place.run(place.broker.configure("q", tasks={"n": (1, None)}, limits={"n": TaskLimit((), 1)}))
+    place.enqueue("a", "b", "c")
+    assert place.new.claim(3) == ["a"]
+    token = place.new.token
+    suspend(place)
+    place.run(place.broker.settle("q", [Outcome("a", token, "finished", HOUR)]))
+    for _ in range(3):
+        assert place.new.claim(3) == []
+    assert (place.statuses("b", "c"), place.is_sound()) == (["held"] * 2, True)
+    suspend(place, on=False)
+    assert place.new.claim(3) == ["b"]
+    place.run(place.broker.settle("q", [Outcome("b", place.new.token, "finished", HOUR)]))
+    assert place.new.claim(3) == ["c"]
+    assert place.is_sound()
+
+
+def test_a_queue_that_is_declared_meanwhile_obeys(place):
+    """Whatever step of the declaration the suspension comes behind."""
+    steps = 0
+    while True:
+        place.redis("FLUSHALL")
+        suspend_it = place.broker.suspend_task("n", on=True)
+        if not interrupted(place.run, place.broker.declare(["new"]), steps, suspend_it):
+            break
+        assert [each.what for each in place.run(place.broker.counts("new")).held_tasks] == ["operator"], steps
+        steps += 1
+    assert steps >= 4
 
 
 def test_without_one_the_name_is_dropped_again(place):
