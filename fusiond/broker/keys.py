@@ -78,6 +78,7 @@ Every key: the data model.
                                 that was delivered last
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
     ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new,
+                                suspended:<task>: so is that task in each queue that is new,
                                 asked: how often workers were asked what they do
 
 `{q}`, the queue's name in braces, is the hash tag of Redis Cluster: all that one verb touches is in one slot.

@@ -262,13 +262,13 @@ def undeclared(task: str) -> str:
 
 
 class HeldTask(NamedTuple):
-    """A task of which jobs are held in a queue, since not every dispatcher of the queue can run them."""
+    """A task of which jobs are held in a queue: not every dispatcher can run them, or somebody has suspended it."""
 
     task: str
     jobs: int
     #: ms since when nobody has taken any of them; -1: somebody can
     ms: int
-    #: what the sweep is to do: go, fail or nothing
+    #: what the sweep is to do: go, fail or nothing; among Counts who has suspended the task: operator, file or nobody
     what: str
     #: why the function does not load, where a dispatcher has said so
     error: str

@@ -33,7 +33,6 @@ from fusiond.broker.flow_records import FlowVerbs
 from fusiond.broker.hosts.daemons import DaemonVerbs
 from fusiond.broker.hosts.outputs import OutputVerbs
 from fusiond.broker.hosts.workers import WorkerVerbs
-from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.maintenance.moving import MovingVerbs
 from fusiond.broker.maintenance.whole_queues import BulkVerbs
 from fusiond.broker.ticks import CronState, TickVerbs
@@ -49,7 +48,6 @@ class Verbs(
     TickVerbs,
     WorkerVerbs,
     DaemonVerbs,
-    HeldTaskVerbs,
     OutputVerbs,
 ):
     """The verbs in one namespace."""

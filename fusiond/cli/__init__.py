@@ -39,6 +39,7 @@ FAMILIES = {
     "job": ("job", "requeue", "discard"),
     "unique": ("unique",),
     "queue": ("queue", "suspend", "resume"),
+    "task": ("task",),
     "broken": ("broken",),
     "flow": ("flow",),
     "cron": ("cron",),

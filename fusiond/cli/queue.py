@@ -194,7 +194,7 @@ def _notes(counts: Counts) -> Iterable[str]:
     if counts.suspended_by_operator or counts.suspended_by_file:
         yield f"suspended by {'the operator' if counts.suspended_by_operator else 'the file'}"
     yield from limits_in_words(counts)
-    yield from (f"{each.jobs:,} held of task {each.task}" for each in counts.held_tasks)
+    yield from (f"{each.jobs:,} held of task {each.task}" for each in counts.held_tasks if each.jobs)
     if counts.limited:
         yield f"{counts.limited:,} held by limits"
     yield from (f"{number:,} {name}" for name in _NOTED if (number := getattr(counts, name)))

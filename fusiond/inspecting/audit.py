@@ -105,3 +105,10 @@ def who_suspended(verbs: Verbs, queue: str) -> Plan[Act | None]:
     page: EventPage = yield verbs.audit_before(queue, None, _PAGE)
     found = [event for event in page.events if event.name == "suspended" and event.by not in ("", "@the file")]
     return _act(found[-1], 1, {}) if found else None
+
+
+def who_suspended_task(verbs: Verbs, task: str) -> Plan[Act | None]:
+    """The same of a task."""
+    page: EventPage = yield verbs.events_before(DAEMONS, None, _PAGE)
+    found = [event for event in page.events if event.name == "task.suspended" and event.words.get("o") == task]
+    return _act(found[-1], 1, {}) if found else None

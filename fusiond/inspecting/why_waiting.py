@@ -31,6 +31,9 @@ def why_waiting(verbs: Verbs, job: JobRecord, asking: Asking, span: Span) -> Pla
     """Why a job has not begun; "" if it has, or if a worker serves it. Raises BrokerError."""
     if job.status is JobStatus.HELD and not job.limit:
         counts: Counts = yield verbs.counts(job.queue)
+        if by := next((each.what for each in counts.held_tasks if each.task == job.task), ""):
+            remedy = f"; fusiond task resume {job.task}" if by == "operator" else ""
+            return f"task {job.task!r} is suspended by the {by}{remedy}"
         if any(each.error for each in counts.held_tasks if each.task == job.task):
             return f"the code of task {job.task!r} does not load; fusiond status says why"
     elif job.status is not JobStatus.QUEUED:

@@ -69,6 +69,9 @@ class HeldTaskKeeper:
         """Do what is due in one queue; about the tasks of which nobody can run the jobs a sentence each."""
         self._catalogue = await self._connection.run(self._broker.catalogue(self._catalogue))
         fail_after = self.config.unknown_tasks.fail_after
+        # a daemon whose file suspends a task may have ended
+        suspend = self._broker.suspend_tasks(queue, self._catalogue.suspended, by="file", on=None)
+        await self._connection.run(suspend)
         look = self._broker.look_at_held_tasks(queue, self._catalogue, round(fail_after * 1000))
         found = await self._connection.run(look)
         for held in found:
@@ -114,8 +117,25 @@ def stuck_tasks(catalogue: Catalogue, queues: Mapping[str, Counts]) -> list[tupl
         (queue, held)
         for queue, counts in queues.items()
         for held in counts.held_tasks
-        if queue in catalogue.serving and not catalogue.serves(held.task, queue)
+        if held.jobs and not held.what and queue in catalogue.serving and not catalogue.serves(held.task, queue)
     ]
+
+
+def suspended_tasks(queues: Mapping[str, Counts]) -> dict[str, HeldTask]:
+    """Each suspended task with the number of its held jobs in all queues, and who has suspended it."""
+    found: dict[str, HeldTask] = {}
+    for each in (held for counts in queues.values() for held in counts.held_tasks if held.what):
+        before = found.get(each.task, each._replace(jobs=0))
+        by = "operator" if "operator" in (before.what, each.what) else each.what
+        found[each.task] = before._replace(jobs=before.jobs + each.jobs, what=by)
+    return found
+
+
+def suspension(held: HeldTask) -> str:
+    """What is to be said of a suspended task."""
+    jobs = "1 job is" if held.jobs == 1 else f"{held.jobs:,} jobs are"
+    remedy = f"; fusiond task resume {held.task}" if held.what == "operator" else ""
+    return f"task '{held.task}' is suspended by the {held.what}; {jobs} held{remedy}"
 
 
 def sentence(queue: str, held: HeldTask, fail_after: float | None = None) -> str:

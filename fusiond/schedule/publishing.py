@@ -140,6 +140,8 @@ class Publisher:
         declared = catalogue(self._broker, snapshot, self._daemon, before=before, ticks=self._ticks)
         self.published = await self._connection.run(declared)
         self._renew_at = time.monotonic() + ALIVE_AGAIN
+        if not self._configured or any(task.suspended for task in snapshot.config.tasks.values()):
+            await self._connection.run(_suspend_tasks(self._broker))
         if not self._configured:
             tasks, entries = len(snapshot.config.tasks), len(snapshot.config.cron) if self._ticks else 0
             fields = {"published_generation": self.published.generation}
@@ -183,6 +185,7 @@ def catalogue(
                 | ({"unique": task.unique.to_text()} if task.unique else {})
                 | ({"follow": follow} if (follow := follow_of(config, task)) else {})
                 | ({"positional": names} if (names := positional.get(name)) else {})
+                | ({"suspended": True} if task.suspended else {})
                 for name, task in config.tasks.items()
             },
             priorities=config.priorities,
@@ -196,6 +199,13 @@ def catalogue(
             before=before,
         )
     )
+
+
+def _suspend_tasks(broker: Verbs) -> Plan[None]:
+    """Have no queue begin jobs of the tasks that a living daemon's file suspends, this one's included."""
+    suspended = (yield from broker.catalogue()).suspended
+    names: list[str] = yield broker.queues()
+    yield [broker.suspend_tasks(name, suspended, by="file", on=None) for name in names]
 
 
 def _queue_settings(broker: Verbs, config: Config) -> Iterator[Call[Any]]:

@@ -117,6 +117,8 @@ def verbs(b, job):
     yield "given", b.given("q", ["p", "s"], take_back=True)
     yield "suspend", b.suspend("q", by="operator", on=True)
     yield "suspend", b.suspend("q", by="operator", on=False)
+    yield "suspend_tasks", b.suspend_tasks("q", ["t"], by="operator", on=True)
+    yield "suspend_tasks", b.suspend_tasks("q", ["t"], by="operator", on=False)
     yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))
     yield "cron_success", b.cron_success("q", "e")
     run = json.dumps({"state": '{"status":"running"}', "shape": "{}"})

@@ -79,7 +79,7 @@ def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys, words, 
 @pytest.mark.parametrize(
     ("line", "nearest"),
     [
-        ("stauts", "no 'stauts' here; did you mean stats, status, audit?"),
+        ("stauts", "no 'stauts' here; did you mean stats, status, task?"),
         ("qeue list", "did you mean queue, requeue, enqueue?"),
         ("job lsit", "did you mean list, logs?"),
         ("job list --status faild", "did you mean failed?"),

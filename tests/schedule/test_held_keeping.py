@@ -14,7 +14,7 @@ from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.verbs import Verbs
 from fusiond.config import model
 from fusiond.job import JobStatus, new_token
-from fusiond.schedule import held_keeping
+from fusiond.schedule import held_keeping, publishing
 
 ERROR = b'{"code":"IMPORT_ERROR","type":"","message":"no module shop","traceback":""}'
 
@@ -105,3 +105,22 @@ def test_a_queue_that_nobody_serves_keeps_its_jobs(place):
     place.hold(2)
     place.keep(fail_after=0.001)
     assert (place.held(), place.told) == (2, [])
+
+
+def test_a_task_is_suspended_while_the_file_of_a_living_daemon_says_so(place):
+    """Another daemon whose file does not say so changes nothing; once the first has ended, the next look resumes."""
+    said = {"gone": {"queue": "q", "priority": 1}}
+    queues = {"priorities": {}, "queues": ["q"]}
+    place.run(place.verbs.declare(["q"]))
+    suspended = {"gone": said["gone"] | {"suspended": True}}
+    published = place.run(place.verbs.publish_catalogue("one", "hash1", suspended, **queues))
+    place.serve("gone")
+    place.run(publishing._suspend_tasks(place.verbs))
+    place.run(place.verbs.enqueue("q", [NewJob("a", "gone", b"[[],{}]")]))
+    claim = {"dispatcher": "d", "lease_ms": 10**6, "max_rescues": 2, "few": (1, ()), "has": ""}
+    assert place.run(place.verbs.claim("q", 1, **claim, nonce="n")).jobs == []
+    place.keep()
+    assert (place.held(), place.told) == (1, [])
+    place.run(place.verbs.end_daemon("one", published))
+    place.keep()
+    assert (place.held(), place.run(place.verbs.counts("q")).held_tasks) == (0, [])

@@ -140,6 +140,23 @@ def test_a_job_that_waits_goes_first(dashboard, desk, jobs):
     assert f"/jobs/{jobs['finished']}/priority" not in dashboard.get(f"/jobs/{jobs['finished']}").text
 
 
+def test_a_task_is_suspended_on_the_page_of_its_job(dashboard, desk, jobs):
+    """The page says so, the overview too; resumed there. One that does not exist is 404."""
+    ask = lambda task, verb: dashboard.post(f"/api/v1/tasks/{task}/{verb}")  # noqa: E731
+    page = lambda: dashboard.get(f"/jobs/{jobs['waiting']}").text  # noqa: E731
+    task = dashboard.get(f"/api/v1/jobs/{jobs['waiting']}").json["job"]["task"]
+    assert f"/tasks/{task}/suspend" in page()
+    assert "are accepted, and held" in ask(task, "suspend").json["sentence"].replace("its jobs ", "")
+    assert f"task {task} is suspended by the operator" in page()
+    assert f"/tasks/{task}/resume" in page()
+    assert "is suspended by the operator; 0 jobs are held" in dashboard.get("/").text
+    assert ask(task, "resume").status == 200
+    assert "is suspended" not in page()
+    desk.run(desk.verbs.suspend_tasks("default", [task], by="file", on=None))
+    assert "stays suspended, by the file" in ask(task, "resume").json["error"]
+    assert ask("none", "suspend").status == 404
+
+
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
     """Only those that fit; as many as are asked for."""
     reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "action": "cancel", "limit": 4})

@@ -125,6 +125,13 @@ class Registry:
             flows=flows,
             groups=groups,
             positional=positional,
+            suspended=frozenset(
+                name
+                for daemon, said in contents.items()
+                if daemon in self._living
+                for name, task in said.tasks.items()
+                if task.get("suspended")
+            ),
         )
 
     def cron_declarations(self) -> list[CronDeclaration]:

@@ -71,6 +71,7 @@ class DeclaredTask(TypedDict):
     follow: NotRequired[str]
     #: the names of what its calls pass by position, with a comma between them
     positional: NotRequired[str]
+    suspended: NotRequired[bool]
 
 
 class DeclaredEntry(TypedDict):
@@ -151,6 +152,8 @@ class Catalogue:
     groups: Sequence[tuple[Sequence[str], AbstractSet[str]]] = ()
     #: task → the names of what its calls pass by position, with a comma between them, as far as it is known
     positional: Mapping[str, str] = field(default_factory=dict)
+    #: tasks that the file of a living daemon suspends
+    suspended: AbstractSet[str] = frozenset()
 
     def runners(self, queue: str) -> list[AbstractSet[str]]:
         """What each living worker group can run that claims from the queue."""

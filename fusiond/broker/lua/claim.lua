@@ -145,6 +145,7 @@ local function release_runnable()
     release_jobs(task, page, 'its task can run')
   end
 end
+for word in pairs(held_names and suspended_tasks() or {}) do runnable[word] = nil end
 if held_names and want > 0 and not suspended then release_runnable() end
 local must_wake_others = write_ready() or must_wake
 

@@ -7,8 +7,8 @@
 --        suspended by operator 1 | nil, suspended by file 1 | nil, max_length | nil, started ones with an expired
 --        lease, max_running | nil, rate as of `configure` | nil, pushes skipped as another job has their lock, held,
 --        limits as of `configure` | nil, fair_by as of `configure` | nil, 1 while new turns are assigned | nil,
---        of the tasks with held jobs {task, how many, ms since when nobody takes them, '', error or '', …}, broken
---        ones that are kept}
+--        of the tasks with held jobs, and suspended ones, {task, how many, ms since when nobody takes them, who has
+--        suspended it: operator | file | '', error or '', …}, broken ones that are kept}
 --
 -- moves nothing
 -- touches queue scheduled started finished failed canceled deferred held inbox broken job conf
@@ -54,12 +54,15 @@ replies[14] = redis.call('ZCOUNT', STARTED, '-inf', now)
 replies[15], replies[16] = tonumber(conf[5]) or false, conf[6]
 replies[17], replies[18], replies[19] = tonumber(conf[7]) or 0, redis.call('ZCARD', ROOT .. ':held'), conf[8]
 replies[20], replies[21] = conf[9] or conf[10] and conf[10]:match('^%S+'), conf[10] and 1
-local held = {}
+local held, suspended = {}, conf[11] and suspended_tasks()
 for name in (conf[11] and conf[11]:match(' (.*)$') or ''):gmatch('%S+') do
   local task = unescape(name)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
   local since, _, _, err = read_held(task)
-  for _, value in ipairs(jobs > 0 and { task, jobs, now - since, '', err } or {}) do held[#held + 1] = value end
+  local by = suspended[name]
+  for _, value in ipairs((jobs > 0 or by) and { task, jobs, now - since, by or '', err } or {}) do
+    held[#held + 1] = value
+  end
 end
 replies[22], replies[23] = held, type(kept) == 'number' and kept or 0
 return replies

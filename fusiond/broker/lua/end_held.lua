@@ -14,6 +14,7 @@
 
 redis.call('ZREM', QUEUE, '')
 local task, rank, limit, fail_after = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+if suspended_tasks()[escape(task)] then return { 0, -1 } end
 local key = HELD_BY .. '?' .. task
 read_events(redis.call('HGET', CONF, 'events'))
 local since, paused, _, err = read_held(task)

@@ -24,26 +24,28 @@ redis.call('ZREM', QUEUE, '')
 local since_look = math.max(0, now - (tonumber(conf[2]) or now))
 local pause = (not serves or since_look > SWEEPS) and since_look or 0
 
--- look(task): {jobs, ms, what, error}; nil: the task need not be listed any more
-local function look(task)
+-- look(task, is_suspended): {jobs, ms, what, error}; nil: the task need not be listed any more
+local function look(task, is_suspended)
   local jobs = redis.call('ZCARD', HELD_BY .. '?' .. task)
   local since, paused, next, err = read_held(task)
-  if jobs == 0 then return (runs[task] ~= 'all' and now - since < FORGET) and { 0, -1, '', err } or nil end
-  if runs[task] then
+  local stays = is_suspended or runs[task] ~= 'all' and now - since < FORGET
+  if jobs == 0 then return stays and { 0, -1, '', err } or nil end
+  if runs[task] or is_suspended then
     since, paused, next = now, 0, 0
   else
     paused = paused + math.min(pause, math.max(0, now - since))
   end
-  local fails = not runs[task] and serves and since + paused + fail_after <= now and next <= now
+  local fails = not (runs[task] or is_suspended) and serves and since + paused + fail_after <= now and next <= now
   if fails then next = now + fail_after / LOOKS end
   write_held(task, since, paused, next, err)
+  if is_suspended then return { jobs, -1, '', err } end
   return { jobs, runs[task] and -1 or now - since, runs[task] == 'all' and 'go' or fails and 'fail' or '', err }
 end
 
-local reply, kept, is_less = {}, '', false
+local reply, kept, is_less, suspended = {}, '', false, suspended_tasks()
 for name in (conf[1] and conf[1]:match(' (.*)$') or ''):gmatch('%S+') do
   local task = unescape(name)
-  local found = look(task)
+  local found = look(task, suspended[name])
   if found then
     kept = kept .. name .. ' '
     reply[#reply + 1] = task

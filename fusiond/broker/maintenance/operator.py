@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, decoded, nothing, number, numbers, plain, raw, scripted, text, texts
 from fusiond.broker.keys import LARGE_ARGS
-from fusiond.broker.queries import QueryVerbs
+from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.records import Lock, Scanned, Swept, TaskLimit
 
 #: keys that one sweep looks at
@@ -43,7 +43,7 @@ class TaskDefaults(NamedTuple):
         return f"{self.priority} {expires}{rest}"
 
 
-class OperatorVerbs(QueryVerbs):
+class OperatorVerbs(HeldTaskVerbs):
     """Verbs that move jobs by hand, and those that say how a queue is to behave."""
 
     def cancel(self, queue: str, id: str, *, who: str = "") -> Call[Canceled]:
@@ -157,7 +157,9 @@ class OperatorVerbs(QueryVerbs):
             if wanted != suspended:
                 yield [self.suspend(name, by="all", on=wanted) for name in new]
                 suspended = wanted
+            yield from self.suspend_tasks_in(new)
             _, wanted = yield [plain(nothing, "SADD", self.keys.queues, *new), is_marked]
+            yield from self.suspend_tasks_in(new)  # of those that were marked meanwhile
             if wanted == suspended:
                 return  # who changes the mark from now on finds them in the list
 

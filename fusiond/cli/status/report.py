@@ -27,7 +27,7 @@ from fusiond.inspecting.worker_states import drained_queues, unkilled
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
 from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
-from fusiond.schedule.held_keeping import sentence, stuck_tasks
+from fusiond.schedule.held_keeping import sentence, stuck_tasks, suspended_tasks, suspension
 
 #: jobs of a queue from which the queue that they belong to is guessed
 _SAMPLE: Final = 20
@@ -78,6 +78,8 @@ class Report:
     drained: list[DrainedQueue] = field(default_factory=list)
     #: (queue, task) of held jobs that no living worker group can run
     held: list[tuple[str, HeldTask]] = field(default_factory=list)
+    #: suspended tasks
+    suspended: list[HeldTask] = field(default_factory=list)
     #: None: not asked for
     workers: list[SeenWorker] | None = None
     #: (worker, `queue/id`) of jobs whose process was killed and has not ended
@@ -110,6 +112,9 @@ class Report:
                 {"queue": queue, "task": held.task, "jobs": held.jobs, "error": held.error or None}
                 for queue, held in self.held
             ],
+            "suspended_tasks": [
+                {"task": held.task, "jobs": held.jobs, "suspended_by": held.what} for held in self.suspended
+            ],
             **workers,
             "unkilled": [{"worker": worker, "job": job} for worker, job in self.unkilled],
             "errors": {**self.errors, **unreadable},
@@ -133,6 +138,7 @@ class Report:
         parts += [each.sentence() for each in self.unserved]
         parts += [each.sentence() for each in self.drained]
         parts += [legible(sentence(queue, held)) for queue, held in self.held]
+        parts += [legible(suspension(held)) for held in self.suspended]
         if self.workers is not None:
             parts.append(workers_page(self.workers))
         if self.unkilled:
@@ -189,6 +195,7 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
     unserved = {name: jobs for name, jobs in idle.items() if name not in drained}
     report.unserved = list(_unserved(session, catalogue, unserved, options))
     report.held = stuck_tasks(catalogue, report.queues)
+    report.suspended = [*suspended_tasks(report.queues).values()]
 
 
 def _overdue_sentence(entry: str, since: int) -> str:

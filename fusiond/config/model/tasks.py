@@ -309,6 +309,8 @@ class Task:
     description: Annotated[Line | None, Key("Description", "Sends a one-time password", own=True)] = None
     #: Former names of the task: jobs and calls under them run this function with these policies.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["thumbnail"], own=True)] = ()
+    #: true: its jobs are accepted and held, on all hosts, while the file of any living daemon says so.
+    suspended: Annotated[bool, Key("Suspended", True, own=True)] = False
 
     @property
     def callbacks(self) -> Mapping[str, Callback]:

@@ -11,7 +11,7 @@ from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.broker.records import HeldTask
 from fusiond.schedule.drift import Drift, differences
-from fusiond.schedule.held_keeping import sentence
+from fusiond.schedule.held_keeping import sentence, suspension
 from fusiond.web.filters import plural, span
 from fusiond.web.pages.cron_pages import CronRow
 from fusiond.web.pages.queue_pages import QueueRow
@@ -77,6 +77,12 @@ def of_held_tasks(stuck: Sequence[tuple[str, HeldTask]]) -> Iterator[Attention]:
     """Jobs that no living worker group can run."""
     for queue, held in stuck:
         yield Attention("bad", sentence(queue, held), f"/jobs?state=held&queue={queue}")
+
+
+def of_suspended_tasks(tasks: Mapping[str, HeldTask]) -> Iterator[Attention]:
+    """Tasks that somebody has suspended."""
+    for task, held in tasks.items():
+        yield Attention("warning" if held.jobs else "note", suspension(held), f"/jobs?state=held&task={task}")
 
 
 def of_workers(workers: Sequence[WorkerRow]) -> Iterator[Attention]:

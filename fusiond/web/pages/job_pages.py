@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +17,9 @@ from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.producer.new_jobs import priority_number
+from fusiond.schedule.held_keeping import suspended_tasks
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import BY_ACTION, Done, WebCall, acts, reads, view_of
+from fusiond.web.endpoint import BY_ACTION, Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.filters import plural, span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
@@ -113,6 +115,8 @@ class JobStory:
     progress_message: str
     #: whether arguments are hidden
     hidden: bool
+    #: who has suspended its task: operator, file, or nobody
+    task_suspended_by: str
     #: the names of priorities, with their numbers
     priorities: dict[str, int]
 
@@ -168,6 +172,7 @@ async def _show(call: WebCall) -> JobStory:
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
+        task_suspended_by=await _suspended_by(backend, job.task),
         priorities=(await backend.catalogue()).priorities,
     )
 
@@ -204,6 +209,11 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
     return await events_of(backend, job.queue, of_job(job), _EVENTS)
 
 
+async def _suspended_by(backend: Backend, task: str) -> str:
+    found = suspended_tasks((await backend.counts())[0]).get(task)
+    return found.what if found else ""
+
+
 async def _waits(backend: Backend, job: JobRecord) -> str:
     """Why it does not run, or its place in the queue, in a sentence; empty if it does, or has ended."""
     if job.status is JobStatus.HELD and job.limit:
@@ -231,6 +241,15 @@ async def _cancel(call: WebCall) -> Done:
     job = await job_of(call)
     word = await call.backend.run(call.backend.verbs.cancel(job.queue, job.id, who=call.asker))
     return _became(job, canceled(word))
+
+
+async def _set_task_suspended(call: WebCall, *, on: bool) -> Done:
+    task, verbs = call["task"], call.backend.verbs
+    if task not in {*(await call.backend.catalogue()).tasks, *await call.backend.run(verbs.suspended_by_operator())}:
+        raise NotThere(f"there is no task {task!r}")
+    if await call.backend.run(verbs.suspend_task(task, on=on, who=call.asker)) and not on:
+        return Done(f"task {task} stays suspended, by the file", done=False)
+    return Done(f"task {task} is {'suspended: its jobs are accepted, and held' if on else 'resumed'}")
 
 
 async def _delete(call: WebCall) -> Done:
@@ -353,6 +372,8 @@ _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "d
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
 
 _BULK_INPUTS = (*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION)
+_TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{1,255}", longest=255, required=True),)
+_suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (
     reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
@@ -362,5 +383,14 @@ ENDPOINTS = (
     acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),
     acts("priority", f"{ONE}/priority", _prioritize, "Change the priority of a job that waits", (*JOB, _PRIORITY)),
     acts("cancel", f"{ONE}/cancel", _cancel, "End a job that waits or runs", JOB),
+    acts(
+        "suspend",
+        "/tasks/{task}/suspend",
+        _suspend_task,
+        "Accept a task's jobs, but begin none",
+        _TASK,
+        everywhere=True,
+    ),
+    acts("suspend", "/tasks/{task}/resume", _resume_task, "Undo suspend of a task", _TASK, everywhere=True),
     acts("delete", f"{ONE}/delete", _delete, "Delete a job that has ended", JOB),
 )

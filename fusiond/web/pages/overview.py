@@ -18,7 +18,7 @@ from fusiond.inspecting.statistics import usual_times
 from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
-from fusiond.schedule.held_keeping import stuck_tasks
+from fusiond.schedule.held_keeping import stuck_tasks, suspended_tasks
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.pages import attention
@@ -139,10 +139,14 @@ async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overvie
     hosts = _hosts(files)
     long = attention.of_long_runs(rows, await _usual(backend, rows))
     stuck = attention.of_unkilled(unkilled(await backend.workers()))
-    held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), (await backend.counts())[0]))
+    counted = (await backend.counts())[0]
+    held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), counted))
+    suspended = attention.of_suspended_tasks(suspended_tasks(counted))
     sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
     return Overview(
-        attention=attention.sorted_by_level([*more, *stuck, *held, *long, *attention.of_sinks(sinks), *found]),
+        attention=attention.sorted_by_level(
+            [*more, *stuck, *held, *suspended, *long, *attention.of_sinks(sinks), *found]
+        ),
         daemon=_daemon(status),
         away="",
         running=sum(queue.started for queue in listed.queues),

@@ -4,6 +4,8 @@
 -- conf `held_tasks`    "<version> <task> <task> … ", each task one word; missing: there is no such task
 -- conf `held:<task>`   "<since> <paused> <next>\n<error>": since when nobody takes its jobs, epoch ms; for how many ms
 --                      of that no group served the queue; when to check for jobs that have waited too long; their error
+-- conf `suspended_tasks_operator`, `suspended_tasks_file`: "<task> <task> … ", who has suspended which; each task is in
+--                      `held_tasks`, too, and no caller has it
 -- ns:{q}:held:?<task>  ZSET  the held jobs of one task: id -> the score that they had when they were ready
 local MOST_HELD_TASKS = 1000
 -- is_listed(names, task): names: conf `held_tasks`
@@ -22,6 +24,14 @@ local function add_name(task)
   if number >= MOST_HELD_TASKS then return false end
   write_names(held_names, tasks .. escape(task) .. ' ')
   return true
+end
+-- suspended_tasks(): word -> operator | file, who has suspended that task; of both the operator
+local function suspended_tasks()
+  local found, words = {}, redis.call('HMGET', CONF, 'suspended_tasks_file', 'suspended_tasks_operator')
+  for i, who in ipairs({ 'file', 'operator' }) do
+    for word in (words[i] or ''):gmatch('%S+') do found[word] = who end
+  end
+  return found
 end
 -- read_held(task): since, paused, next, error
 local function read_held(task)
