@@ -29,15 +29,15 @@ def why_not_begun(verbs: Verbs, job: JobRecord, asking: Asking, span: Span) -> P
 
 def why_waiting(verbs: Verbs, job: JobRecord, asking: Asking, span: Span) -> Plan[str]:
     """Why a job has not begun; "" if it has, or if a worker serves it. Raises BrokerError."""
-    if job.status is JobStatus.HELD and not job.limit:
-        counts: Counts = yield verbs.counts(job.queue)
-        if by := next((each.what for each in counts.held_tasks if each.task == job.task), ""):
-            remedy = f"; fusiond task resume {job.task}" if by == "operator" else ""
-            return f"task {job.task!r} is suspended by the {by}{remedy}"
-        if any(each.error for each in counts.held_tasks if each.task == job.task):
-            return f"the code of task {job.task!r} does not load; fusiond status says why"
-    elif job.status is not JobStatus.QUEUED:
+    if job.status not in (JobStatus.QUEUED, JobStatus.HELD) or job.limit:
         return ""
+    counts: Counts = yield verbs.counts(job.queue)
+    held = next((each for each in counts.held_tasks if each.task == job.task), None)
+    if held and held.what:
+        remedy = f"; fusiond task resume {job.task}" if held.what == "operator" else ""
+        return f"task {job.task!r} is suspended by the {held.what}{remedy}"
+    if held and held.error and job.status is JobStatus.HELD:
+        return f"the code of task {job.task!r} does not load; fusiond status says why"
     return (yield from _why_unserved(verbs, job.queue, job.task, asking, span))
 
 

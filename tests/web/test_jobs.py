@@ -147,11 +147,11 @@ def test_a_task_is_suspended_on_the_page_of_its_job(dashboard, desk, jobs):
     task = dashboard.get(f"/api/v1/jobs/{jobs['waiting']}").json["job"]["task"]
     assert f"/tasks/{task}/suspend" in page()
     assert "are accepted, and held" in ask(task, "suspend").json["sentence"].replace("its jobs ", "")
-    assert f"task {task} is suspended by the operator" in page()
+    assert "is suspended by the operator; fusiond task resume" in page()
     assert f"/tasks/{task}/resume" in page()
     assert "is suspended by the operator; 0 jobs are held" in dashboard.get("/").text
     assert ask(task, "resume").status == 200
-    assert "is suspended" not in page()
+    assert "is suspended by the operator" not in page()
     desk.run(desk.verbs.suspend_tasks("default", [task], by="file", on=None))
     assert "stays suspended, by the file" in ask(task, "resume").json["error"]
     assert ask("none", "suspend").status == 404
