@@ -15,6 +15,7 @@ FILE = """
 broker: {url: embedded}
 web: {listen: "127.0.0.1:0"}
 events: {}
+job_output: {}
 defaults: {workers: {drain_timeout: 1s}}
 retry_policies: {patient: {max_attempts: 5, delay: 2s, retry_on: [ConnectionError]}}
 queues: {reports: {}, invoices: {}, fast: {}}
@@ -120,7 +121,7 @@ class Desk(Running):
             return self._ended(self.client.enqueue("broken", argv=["false"]), "failed")
         if verb[0] == "unique":
             return self.client.options(delay="1h").enqueue("only_one", str(self._empty)).name
-        if verb == ["job", "cancel"]:
+        if verb in (["job", "cancel"], ["job", "priority"]):
             return self.client.options(delay="1h").enqueue("report").name
         return self._ended(self.client.enqueue("report"), "finished")
 
