@@ -42,7 +42,8 @@ class OutputQuestion(NamedTuple):
     """What is asked."""
 
     token: str
-    job: str
+    #: its id
+    job: bytes
     attempt: int | None
     after: KeptPiece
 
@@ -126,14 +127,14 @@ class OutputAnswers:
         try:
             answer = await asyncio.to_thread(self._found, question)
         except OSError as error:
-            log.error("what job %s has printed cannot be read: %s", question.job, error)
+            log.error("what job %r has printed cannot be read: %s", question.job, error)
             return
         await self._connection.run(self._broker.answer_output(question.token, answer))
         size = sum(len(part.text) for part in answer.parts)
         await asyncio.sleep(max(0.0, began + size / _RATE - time.monotonic()))
 
     def _found(self, question: OutputQuestion) -> OutputAnswer:
-        pieces = pieces_behind(self._directory, question.job.encode(), question.after, question.attempt)
+        pieces = pieces_behind(self._directory, question.job, question.after, question.attempt)
         parts: list[OutputPart] = []
         last, left = question.after, PART
         for piece in pieces:
@@ -153,8 +154,8 @@ def _question(message: bytes, daemon: str) -> OutputQuestion | None:
         place = said["after"].get(daemon)
         after = _place(*json.loads(place)) if place else START
         if _TOKEN.fullmatch(said["token"]) and isinstance(said["attempt"], int | None):
-            return OutputQuestion(said["token"], str(said["job"]), said["attempt"], after)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return OutputQuestion(said["token"], str(said["job"]).encode(), said["attempt"], after)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         log.debug("a question about what a job has printed cannot be read: %r", message[:200])
     return None
 

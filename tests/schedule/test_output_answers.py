@@ -145,10 +145,23 @@ def test_a_host_that_does_not_answer_is_named(desk):
     assert "web2, last seen 3h ago" in desk.fusiond("job", "logs", name).err
 
 
-@pytest.mark.parametrize("message", [b"", b"[]", b"{}", b'{"token":1}', b"\xff", b"[" * 100_000, b'{"token":"x"}'])
+def forged(job="a", place=None):
+    """A question that nobody asks; `job` and `place`: as they stand in its JSON."""
+    return b'{"token":"%b","job":"%b","attempt":null,"after":{"d":%b}}' % (
+        b"x" * 22, job.encode(), json.dumps(place).encode(),
+    )  # fmt: skip
+
+
+NO_QUESTIONS = [b"", b"[]", b"{}", b'{"token":1}', b"\xff", b"[" * 100_000, b'{"token":"x"}']
+
+
+@pytest.mark.parametrize(
+    "message", [*NO_QUESTIONS, forged("\\ud800"), forged(place="[1e999,0,0,0,0]"), forged(place="[NaN,0,0,0,0]")]
+)
 def test_a_forged_question_ends_nothing(message):
     """Whoever reaches Redis can send one."""
     assert output_answers._question(message, "d") is None
+    assert output_answers._question(forged(), "d").job == b"a"
 
 
 def test_a_forged_place_opens_no_other_file(directory, write):
