@@ -40,6 +40,7 @@ def ask(
     attempt: int | None = None,
     after: Mapping[str, str] | None = None,
     *,
+    queue: str | None = None,
     patience: float | None = None,
 ) -> Plan[OutputFound]:
     """
@@ -50,13 +51,14 @@ def ask(
         job: its id.
         attempt: of this one; None: of all.
         after: as the last answer has it.
+        queue: only what it has printed in this queue; None: in any, as a job may have been moved.
         patience: s for them to answer; None: PATIENCE.
     """
     hosts: list[OutputHost] = yield from verbs.output_hosts()
     asked, token = {each.daemon for each in hosts if each.answers}, new_token()
     answers: list[OutputAnswer] = []
     if asked:
-        yield verbs.ask_output(token, job, attempt, after or {})
+        yield verbs.ask_output(token, job, attempt, queue, after or {})
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while len(answers) < len(asked) and time.monotonic() < deadline:
             yield _LOOK

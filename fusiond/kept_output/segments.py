@@ -8,7 +8,8 @@ The two are a segment, written by one process. `from` and `until` are hours sinc
 `from`, and nobody needs it from the hour `until` on. A piece is written before its entry: what has no entry is not
 there.
 
-An entry has ENTRY.size bytes: digest of the job's id, attempt, bytes of the piece, where that begins, epoch ms.
+An entry has ENTRY.size bytes: digests of the job's id and of its queue, attempt, bytes of the piece, where that begins,
+epoch ms.
 Standard library only.
 """
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-ENTRY = struct.Struct("<16sIIQQ")
+ENTRY = struct.Struct("<8s8sIIQQ")
 _HOUR = 3600
 #: bytes of a segment's text; one that has more is closed. Many can be deleted before `max_total` is reached
 _LARGE = 64 << 20
@@ -39,6 +40,7 @@ _LATE = 5000
 class Piece(NamedTuple):
     """A part of what one attempt has printed, to be written."""
 
+    queue: str
     id: bytes
     attempt: int
     #: s for which it is kept
@@ -126,7 +128,9 @@ class _Segment:
 
     def add(self, piece: Piece, at: int) -> None:
         """Raises OSError."""
-        entry = ENTRY.pack(digest(piece.id), piece.attempt, len(piece.text), self.size, at)
+        entry = ENTRY.pack(
+            digest(piece.id), digest(piece.queue.encode()), piece.attempt, len(piece.text), self.size, at
+        )
         _write(self.text, piece.text)
         _write(self.index, entry)
         self.size += len(piece.text)
@@ -137,28 +141,35 @@ class _Segment:
         os.close(self.index)
 
 
-def digest(id_: bytes) -> bytes:
-    """Of a job's id, as entries have it."""
-    return hashlib.blake2b(id_, digest_size=16).digest()
+def digest(text: bytes) -> bytes:
+    """Of a job's id or a queue's name, as entries have it."""
+    return hashlib.blake2b(text, digest_size=8).digest()
 
 
-def pieces_behind(directory: Path, id_: bytes, after: KeptPiece, attempt: int | None = None) -> list[KeptPiece]:
-    """What is kept of a job behind this piece, or of one attempt, in order. Raises OSError."""
-    wanted = digest(id_)
+def pieces_behind(
+    directory: Path, id_: bytes, after: KeptPiece, attempt: int | None = None, queue: str | None = None
+) -> list[KeptPiece]:
+    """
+    What is kept of a job behind this piece, or of one attempt, in order. Raises OSError.
+
+    `queue`: only what it has printed in this queue. A job that was moved has printed in several.
+    """
+    wanted, of_queue = digest(id_), None if queue is None else digest(queue.encode())
     found: list[KeptPiece] = []
     for path in directory.glob("*.index"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime_ns // 1_000_000 + _LATE >= after.at:
-                found += _pieces(path, wanted)
+                found += _pieces(path, wanted, of_queue)
     return sorted(each for each in found if each > after and attempt in (None, each.attempt))
 
 
-def _pieces(path: Path, wanted: bytes) -> Iterator[KeptPiece]:
+def _pieces(path: Path, wanted: bytes, of_queue: bytes | None) -> Iterator[KeptPiece]:
     data, at = path.read_bytes(), -1
     while (at := data.find(wanted, at + 1)) >= 0:
         if at % ENTRY.size == 0 and at + ENTRY.size <= len(data):
-            _, attempt, size, offset, ms = ENTRY.unpack_from(data, at)
-            yield KeptPiece(ms, path.stem, offset, attempt, size)
+            _, found_in, attempt, size, offset, ms = ENTRY.unpack_from(data, at)
+            if of_queue in (None, found_in):
+                yield KeptPiece(ms, path.stem, offset, attempt, size)
 
 
 def text_of(directory: Path, piece: KeptPiece) -> bytes:

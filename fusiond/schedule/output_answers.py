@@ -45,6 +45,8 @@ class OutputQuestion(NamedTuple):
     #: its id
     job: bytes
     attempt: int | None
+    #: only what it has printed in this queue; None: in any
+    queue: str | None
     after: KeptPiece
 
 
@@ -89,6 +91,7 @@ class OutputAnswers:
         is_on = self._config.job_output is not None
         if is_on and self._answering is None:
             self._answering = asyncio.create_task(self._keep_answering())
+            self._answering.add_done_callback(log_failure)
         elif not is_on and self._answering:
             self._answering.cancel()
             self._answering = None
@@ -102,6 +105,8 @@ class OutputAnswers:
 
     async def _tidy(self) -> None:
         settings = self._config.job_output
+        if not self._directory.is_dir():
+            return
         try:
             # Without the key nothing is added, and what is there is kept for its time.
             await asyncio.to_thread(tidy, self._directory, settings.max_total if settings else sys.maxsize)
@@ -134,7 +139,7 @@ class OutputAnswers:
         await asyncio.sleep(max(0.0, began + size / _RATE - time.monotonic()))
 
     def _found(self, question: OutputQuestion) -> OutputAnswer:
-        pieces = pieces_behind(self._directory, question.job, question.after, question.attempt)
+        pieces = pieces_behind(self._directory, question.job, question.after, question.attempt, question.queue)
         parts: list[OutputPart] = []
         last, left = question.after, PART
         for piece in pieces:
@@ -147,14 +152,21 @@ class OutputAnswers:
         return OutputAnswer(self._daemon, self._host, tuple(parts), json.dumps(last), more)
 
 
+def log_failure(task: asyncio.Task[None]) -> None:
+    """Log why it has ended, unless it was cancelled."""
+    if not task.cancelled() and (error := task.exception()):
+        log.error("this host no longer answers what jobs have printed", exc_info=error)
+
+
 def _question(message: bytes, daemon: str) -> OutputQuestion | None:
     """What a message asks; None: nothing that can be answered. Whoever reaches Redis can write it."""
     try:
         said: dict[str, Any] = json.loads(message[:_LONGEST_QUESTION])
         place = said["after"].get(daemon)
         after = _place(*json.loads(place)) if place else START
-        if _TOKEN.fullmatch(said["token"]) and isinstance(said["attempt"], int | None):
-            return OutputQuestion(said["token"], str(said["job"]).encode(), said["attempt"], after)
+        attempt, queue = said["attempt"], said["queue"]
+        if _TOKEN.fullmatch(said["token"]) and isinstance(attempt, int | None) and isinstance(queue, str | None):
+            return OutputQuestion(said["token"], str(said["job"]).encode(), attempt, queue, after)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         log.debug("a question about what a job has printed cannot be read: %r", message[:200])
     return None

@@ -37,7 +37,7 @@ from fusiond.schedule.daemon_events import DaemonEvents
 from fusiond.schedule.flow_keeping import FlowKeeper
 from fusiond.schedule.held_keeping import HeldTaskKeeper
 from fusiond.schedule.left_jobs import left_jobs
-from fusiond.schedule.output_answers import OutputAnswers
+from fusiond.schedule.output_answers import OutputAnswers, log_failure
 from fusiond.schedule.publishing import Publisher, refusals_logged
 from fusiond.schedule.sweeping import Sweeper
 from fusiond.schedule.ticking import Ticker
@@ -61,7 +61,7 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
     scheduler = Scheduler(snapshot, link, runtime, ticks=ticks)
     serving = asyncio.create_task(scheduler.serve())
     answering = asyncio.create_task(scheduler.answer_output())
-    answering.add_done_callback(_log_failure)
+    answering.add_done_callback(log_failure)
 
     link.end_by(serving.cancel, scheduler.on_command, scheduler.trouble)
     try:
@@ -72,11 +72,6 @@ async def run(snapshot: Snapshot, link: Link, runtime: Path, *, ticks: bool = Tr
     finally:
         answering.cancel()
         await scheduler.close()
-
-
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.error("this host no longer answers what jobs have printed", exc_info=error)
 
 
 class Scheduler:

@@ -37,7 +37,7 @@ def directory(tmp_path):
 def write(directory):
     """Keeps what a job has printed."""
     writer = SegmentWriter(directory)
-    yield lambda id_, text, attempt=1: writer.write([Piece(id_.encode(), attempt, DAY, text)], 1 << 30)
+    yield lambda id_, text, attempt=1: writer.write([Piece("default", id_.encode(), attempt, DAY, text)], 1 << 30)
     writer.close()
 
 
@@ -114,12 +114,12 @@ def test_who_follows_sees_what_comes(desk, answering, write, monkeypatch):
     write(id_, b"first\n")
     real, asked = desk.verbs.__class__.ask_output, []
 
-    def then_more(verbs, token, job, attempt, after):
+    def then_more(verbs, token, job, attempt, queue, after):
         if asked:
             write(id_, b"later\n")
             desk.run(desk.verbs.cancel("default", id_))
         asked.append(after)
-        return real(verbs, token, job, attempt, after)
+        return real(verbs, token, job, attempt, queue, after)
 
     monkeypatch.setattr(desk.verbs.__class__, "ask_output", then_more)
     lines = desk.fusiond("job", "logs", "-f", name).out.splitlines()
@@ -147,7 +147,7 @@ def test_a_host_that_does_not_answer_is_named(desk):
 
 def forged(job="a", place=None):
     """A question that nobody asks; `job` and `place`: as they stand in its JSON."""
-    return b'{"token":"%b","job":"%b","attempt":null,"after":{"d":%b}}' % (
+    return b'{"token":"%b","job":"%b","attempt":null,"queue":null,"after":{"d":%b}}' % (
         b"x" * 22, job.encode(), json.dumps(place).encode(),
     )  # fmt: skip
 
@@ -168,7 +168,9 @@ def test_a_forged_place_opens_no_other_file(directory, write):
     """The name in it is compared, and never opened."""
     write("a", b"one\n")
     place = json.dumps([0, "../../etc/passwd", 0, 0, 0])
-    message = json.dumps({"token": "x" * 22, "job": "a", "attempt": None, "after": {"d": place}}).encode()
+    message = json.dumps(
+        {"token": "x" * 22, "job": "a", "attempt": None, "queue": None, "after": {"d": place}}
+    ).encode()
     question = output_answers._question(message, "d")
     answers = OutputAnswers(None, None, Config(), "d", directory=directory, outage=None)
     assert [part.text for part in answers._found(question).parts] == ["one\n"]

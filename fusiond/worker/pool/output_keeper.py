@@ -83,7 +83,7 @@ class OutputKeeper:
     def _taken(self) -> list[Piece]:
         noted, self._noted, self._bytes = self._noted, {}, 0
         return [
-            Piece(attempt.id, attempt.attempts, ttl, bytes(text[at : at + _PIECE]))
+            Piece(attempt.queue, attempt.id, attempt.attempts, ttl, bytes(text[at : at + _PIECE]))
             for attempt, text in noted.items()
             if (ttl := self._conf.task(attempt.task)[0].output_ttl) is not None
             for at in range(0, len(text), _PIECE)
