@@ -13,7 +13,6 @@ only asks other packages and prints their answers.
 
 import argparse
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 
 from fusiond.cli.exits import INTERRUPTED, OK, USAGE, status_of
 from fusiond.cli.guesses import meant, suggestion
-from fusiond.cli.terminal.text import tell
+from fusiond.cli.terminal.text import as_the_terminal_reads, tell
 from fusiond.errors import FusionError
 
 #: module → its commands, in the order of the help
@@ -139,9 +138,7 @@ def parser(command: str = "") -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 shows escapes, not a traceback
+    as_the_terminal_reads()
     try:
         if "_ARGCOMPLETE" in os.environ:
             from fusiond.cli.completion import complete

@@ -5,7 +5,8 @@ A value that makes no sense is refused while the command line is parsed, before 
 """
 
 import contextlib
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+import os
+from argparse import Action, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -97,8 +98,18 @@ def add_yes(parser: ArgumentParser) -> None:
 
 
 def add_json(parser: ArgumentParser) -> None:
-    """Add --json."""
+    """Add --json and --wide."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    wide = "print whole cells, however wide a table gets; default: as wide as the terminal, in a pipe 80 columns"
+    parser.add_argument("--wide", action=_Wide, nargs=0, help=wide)
+
+
+class _Wide(Action):
+    """Tells tables that they have room, as the environment does."""
+
+    def __call__(self, *_: Any) -> None:
+        """Set it."""
+        os.environ["COLUMNS"] = str(_MOST)
 
 
 def answer(options: Options, document: Any, text: Callable[[], str]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusiond.errors import BrokerError
 
 #: of the table of queues
-HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FINISHED", "FAILED", "CANCELED", "NOTES")
+HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FAILED", "NOTES")
 #: counts that are among the notes if they are not 0
 _NOTED: Final = ("broken", "skipped", "deferred")
 
@@ -157,7 +157,7 @@ def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
 
 def listed(counted: Mapping[str, Counts], rates: Mapping[str, Rate] | None = None) -> str:
     """The counts as a table. `rates`: beside them, how fast jobs come and go."""
-    right = "queued oldest scheduled started finished failed canceled in out empty"
+    right = "queued oldest scheduled started failed in out empty"
     rows = [queue_row(name, counts) for name, counts in counted.items()]
     if rates is None:
         return table(HEADINGS, rows, right=right)

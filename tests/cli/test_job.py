@@ -18,7 +18,7 @@ def test_list_shows_jobs_by_queue_and_status(desk):
     listed = {job["id"]: job["status"] for job in jobs}
     ids = [name.rpartition("/")[2] for name in (failed, waiting, later, report)]
     assert [listed[id_] for id_ in ids] == ["failed", "queued", "scheduled", "queued"]
-    lines = desk.fusiond("job", "list", "--status", "failed", "--queue", "default").out.splitlines()
+    lines = desk.fusiond("job", "list", "--status", "failed", "--queue", "default", "--wide").out.splitlines()
     assert len(lines) == 2
     assert lines[1].startswith(failed)
     assert "ValueError: no stock" in lines[1]
@@ -50,7 +50,7 @@ def test_show_has_the_history(desk):
     token = new_token(mark_of("far.7"))
     desk.run(desk.verbs.claim(queue, 1, dispatcher="d", nonce=token, lease_ms=1, max_rescues=3))
     until(lambda: desk.run(desk.verbs.rescue(queue)).reclaimed)
-    text = desk.fusiond("job", "show", name).out
+    text = desk.fusiond("job", "show", name, "--wide").out
     lines = [line.split() for line in text.splitlines()]
     assert ["history", "ATTEMPT", "BEGAN", "RAN", "ENDED", "HOST", "OUTCOME", "ERROR"] in lines
     assert ["1", "2s", "ago", "2s", "now", "box", "retry", "ValueError:", "no", "stock"] in [

@@ -33,7 +33,7 @@ def test_held_jobs_are_shown_with_what_holds_them(desk):
     default, _ = desk.fusiond("queue", "list", "--json").json
     assert default["held"] == 3
     assert default["limits"] == {"send": {"by": ["kwargs.to"], "max_running": 1, "every": 100.0, "burst": 5}}
-    listed = desk.fusiond("queue", "list").out
+    listed = desk.fusiond("queue", "list", "--wide").out
     assert "send: at most 1 run and 10/s (5 at once) by kwargs.to, 1 held of task gone, 2 held by limits" in listed
     shown = desk.fusiond("job", "show", "default/job1").out
     assert "held" in shown

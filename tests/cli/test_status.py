@@ -137,7 +137,7 @@ def test_a_worker_that_does_not_answer_is_silent(desk, status):
     said = {"group": "main", "state": "idle", "running": 1, "processes": 4, "queues": "default", "born": now - 180_000}
     odd = '[{"job": "q/a", "task": "t", "ms": 1, "message": "", "share": 1' + "0" * 400 + "}]"
     desk.run(desk.verbs.announce("box.7", {**said, "said": now - 9_500, "answers": 0, "jobs": odd}))
-    done = status("-W")
+    done = status("-W", "--wide")
     line = done.out.splitlines()[-1]
     assert line.split()[:7] == ["box.7", "main", "silent", "1/4", "default", "3m", "ago"]
     assert "it does not answer; it was last heard" in line

@@ -1,4 +1,5 @@
 import io
+import subprocess
 import sys
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.cli.terminal.colours import paint
-from fusiond.cli.terminal.table import fields, table
+from fusiond.cli.terminal.table import cut, fields, table
 from fusiond.cli.terminal.text import span, when
 from fusiond.config.problems import columns
 
@@ -49,19 +50,31 @@ def test_columns_line_up_with_figures_to_the_right():
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    """The widest cell is cut, by columns and not by characters; the first column keeps its names; a pipe has it all."""
-    rows = [["queue/job-1", "日本語" * 20, "x" * 50], ["b", "short", "y"]]
-    whole = table(["NAME", "CALL", "ERROR"], rows)
-    assert "日本語" * 20 in whole
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setenv("NO_COLOR", "1")
+    """Cells are cut between words, by columns and not by characters; the name is whole; a long last cell is below."""
+    rows = [["queue/job-1", "日本語" * 20, "no stock of 14 things " * 3], ["b", "an ordinary call", "y"]]
     monkeypatch.setenv("COLUMNS", "40")
     lines = table(["NAME", "CALL", "ERROR"], rows).split("\n")
     assert all(columns(line) <= 40 for line in lines)
-    assert lines[1].startswith("queue/job-1  日")
-    assert lines[1].count("…") == 2
-    monkeypatch.setenv("COLUMNS", "200")
-    assert table(["NAME", "CALL", "ERROR"], rows) == whole
+    assert [line.split()[0] for line in lines] == ["NAME", "ERROR", "queue/job-1", "no", "things", "b", "y"]
+    assert lines[2].endswith("日…")
+    assert (cut("an ordinary call", 14), cut("an extraordinarily long call", 12)) == ("an ordinary…", "an extraord…")
+
+
+def test_a_pipe_is_80_columns_wide_and_wide_has_all(desk, monkeypatch):
+    """`--wide` is for who looks for a word in it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    name = desk.enqueued("send", *["word" * 10] * 10)
+    assert max(map(len, desk.fusiond("job", "list").out.splitlines())) <= 80
+    [line] = [line for line in desk.fusiond("job", "list", "--wide").out.splitlines() if line.startswith(name)]
+    assert "word" * 10 in line
+
+
+@pytest.mark.parametrize(("locale", "sign"), [("C", "."), ("C.UTF-8", "·")])
+def test_a_locale_without_utf8_gets_ascii(locale, sign):
+    """Signs that it lacks are replaced, not escaped."""
+    command = [sys.executable, "-m", "fusiond.cli", "--help"]
+    done = subprocess.run(command, env={"LC_ALL": locale}, capture_output=True, check=True)
+    assert f"0 success {sign} 1 problems" in done.stdout.decode()
 
 
 @given(st.text())

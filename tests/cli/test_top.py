@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pyte
 import pytest
-from textual.widgets import DataTable, Label
+from textual.widgets import DataTable, Label, Static
 
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.records import NewJob
 from fusiond.broker.redis.connection import connect
 from fusiond.cli import main
 from fusiond.cli.find.broker import Session
@@ -92,6 +94,31 @@ def test_keys_show_views_and_act_on_rows(desk):
 def opened(desk, connection, restart=None):
     """The screen over the desk's Redis."""
     return TopApp(Views(Session(desk.verbs, connection), restart), 0.05)
+
+
+def test_a_long_name_pushes_no_number_off_a_screen_of_80_columns(desk):
+    """The name is cut, and no number; the page of a job has colours, and names the key that closes it."""
+    queue = "q" * 100
+    desk.run(plain(as_is, "SADD", desk.verbs.keys.queues, queue))
+    desk.run(desk.verbs.enqueue(queue, [NewJob("a", "send", b"[[],{}]")]))
+
+    async def use(app):
+        async with app.run_test(size=(80, 24)) as pilot:
+            await shown(pilot, lambda: [row[0][:7] for row in cells(app)] == ["default", "qqqqqqq", "reports"])
+            table = app.query_one(DataTable)
+            notes = table.columns[list(table.columns)[-1]]
+            assert table.virtual_size.width - notes.get_render_width(table) <= 80
+            assert cells(app)[1][1] == "1"
+            await pilot.press("3")
+            await shown(pilot, lambda: cells(app) and cells(app)[0][1] == "send")
+            await pilot.press("enter")
+            await shown(pilot, lambda: len(app.screen_stack) == 2)
+            assert app.screen.query_one(Static).content.spans
+            assert "q" in [key.key_display for key in app.screen.query("FooterKey")]
+            await pilot.press("q", "q")
+
+    with connect(desk.settings, Path("/")) as connection:
+        asyncio.run(use(opened(desk, connection)))
 
 
 @pytest.mark.proof

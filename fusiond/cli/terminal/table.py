@@ -1,13 +1,13 @@
 """
 Tables with aligned columns, and lists of `name  value`.
 
-On a terminal a table is as wide as the terminal at most: long cells are cut, the widest column first. The first column,
-which names the row, is cut last. In a pipe every cell is whole.
+A table is as wide as the terminal at most, in a pipe 80 columns. If the last column would have too little of that, it
+stands below each row. Other cells are cut between words, the widest column first. The first column, which names the
+row, is cut last. With `--wide` every cell is whole, and stands in its column.
 """
 
 import shutil
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from fusiond.cli.terminal.colours import paint, paint_state
@@ -16,6 +16,10 @@ from fusiond.cli.terminal.text import legible, one_line
 #: terminal columns of a cell that is cut only where nothing longer is left, and that each cell keeps
 _SHORT: Final = 12
 _LEAST: Final = 6
+#: of the last column, below which it stands below the rows; before each line there, and lines of one cell
+_ENOUGH: Final = 40
+_BELOW: Final = "    "
+_MOST_LINES: Final = 3
 
 
 def table(
@@ -38,26 +42,49 @@ def table(
     from fusiond.config.problems import columns  # here: `--help` needs no dataclasses
 
     cells = [[one_line(_cell(value)) for value in row] for row in rows]
-    widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
-    if sys.stdout.isatty():
-        widths = fitted(
-            widths, [min(len(heading), _LEAST) for heading in headings], shutil.get_terminal_size().columns - indent
-        )
-        cells = [[cut(word, width) for word, width in zip(row, widths, strict=True)] for row in cells]
+    room = shutil.get_terminal_size().columns - indent
+    widths, below = _layout(headings, cells, room, numbers_last=headings[-1].lower() in right.split())
+    if below:
+        last, headings = _BELOW + paint(headings[-1], "dim"), headings[:-1]
     to_right = [heading.lower() in right.split() for heading in headings]
     is_state = [heading.lower() in states.split() for heading in headings]
 
-    def line(words: Sequence[str], painted: Sequence[str]) -> str:
+    def line(row: Sequence[str], paint_cell: Callable[[str, bool], str]) -> str:
+        words = [cut(word, width) for word, width in zip(row, widths, strict=True)]
         gaps = [" " * (width - columns(word)) for word, width in zip(words, widths, strict=True)]
+        painted = map(paint_cell, words, is_state)
         padded = (gap + word if right else word + gap for gap, word, right in zip(gaps, painted, to_right, strict=True))
         return "  ".join(padded).rstrip()
 
-    def painted(row: Sequence[str]) -> list[str]:
-        return [paint_state(word) if on else word for word, on in zip(row, is_state, strict=True)]
+    lines = [line(headings, lambda word, _: paint(word, "dim")), *([last] if below else [])]
+    for row, text in zip(cells, below or [""] * len(cells), strict=True):
+        lines += [line(row, lambda word, state: paint_state(word) if state else word), *_wrapped(text, room)]
+    return "\n".join(lines)
 
-    shown = [cut(heading, width) for heading, width in zip(headings, widths, strict=True)]
-    lines = [line(shown, [paint(heading, "dim") for heading in shown])]
-    return "\n".join([*lines, *(line(row, painted(row)) for row in cells)])
+
+def _layout(
+    headings: Sequence[str], cells: list[list[str]], room: int, *, numbers_last: bool
+) -> tuple[list[int], list[str]]:
+    """The widths of the columns, and the cells of the last one if it stands below the rows: `cells` loses them then."""
+    from fusiond.config.problems import columns  # here: `--help` needs no dataclasses
+
+    widths = [max(map(columns, column)) for column in zip(headings, *cells, strict=True)]
+    least = [min(len(heading), _LEAST) for heading in headings]
+    fit = fitted(widths, least, room)
+    if len(fit) < 2 or numbers_last or fit[-1] >= min(widths[-1], _ENOUGH):
+        return fit, []
+    return fitted(widths[:-1], least[:-1], room), [row.pop() for row in cells]
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """The lines of a cell that stands below its row."""
+    if not text:
+        return []
+    import textwrap
+
+    return textwrap.wrap(
+        text, room, initial_indent=_BELOW, subsequent_indent=_BELOW, max_lines=_MOST_LINES, placeholder="…"
+    )
 
 
 def fitted(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -88,7 +115,7 @@ def _shrink(fit: list[int], several: Sequence[int], floors: Sequence[int], exces
 
 
 def cut(text: str, width: int) -> str:
-    """The text, or as much of it as fits into so many terminal columns, with … at its end."""
+    """The text, or as many words of it as fit into so many terminal columns, with … at its end."""
     from fusiond.config.problems import columns
 
     if columns(text) <= width:
@@ -96,7 +123,9 @@ def cut(text: str, width: int) -> str:
     kept = text[: max(0, width - 1)]
     while kept and columns(kept) > width - 1:
         kept = kept[:-1]
-    return kept + "…"
+    # A word that takes more than half of the room is cut, so that a cell says something.
+    words = kept.rpartition(" ")[0].rstrip()
+    return (words if len(words) * 2 >= len(kept) and text[len(kept)] != " " else kept.rstrip()) + "…"
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

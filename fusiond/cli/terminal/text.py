@@ -1,11 +1,14 @@
 """
 Text for people and for programs.
 
-1. safe      text from elsewhere without characters that control the terminal; errors and notes on standard error
+1. safe      text from elsewhere without characters that control the terminal, and in its encoding; errors and notes on
+             standard error
 2. worded    lengths of time, moments, numbers of things
 3. JSON      in UTF-8, also safe for a terminal
 """
 
+import codecs
+import io
 import json
 import re
 import sys
@@ -13,6 +16,29 @@ from typing import Any, Final
 
 _UNUSUAL: Final = re.compile(r"[^\x00-\x7e]")
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+#: what stands for these characters where the locale has no UTF-8
+_ASCII: Final = dict(zip("…→─├│└·•×µ✗–◐●○−“”‘’", ["...", "->", *"-||`.*xux-oO.-\"\"''"], strict=True))
+
+
+def as_the_terminal_reads() -> None:
+    """Print in the encoding of the locale: signs as ASCII and other characters as escapes where it lacks them."""
+    codecs.register_error("fusiond", _replaced)
+    encoding = None
+    if sys.flags.utf8_mode:  # Python turns that on by itself in the locales C and POSIX
+        import locale
+
+        encoding = None if "utf" in locale.getencoding().lower() else "ascii"
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding, errors="fusiond")
+
+
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and (sign := _ASCII.get(error.object[error.start])):
+        return sign, error.start + 1
+    return codecs.backslashreplace_errors(error)
 
 
 def one_line(text: str, most: int | None = None) -> str:
@@ -68,7 +94,8 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """JSON in UTF-8; DEL, C1 and lone surrogates are escaped too, as the reader may be a terminal."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    in_utf8 = "utf" in (sys.stdout.encoding or "utf")
+    text = json.dumps(value, ensure_ascii=not in_utf8, indent=indent)
     return text if text.isascii() and "\x7f" not in text else _UNUSUAL.sub(_escaped, text)
 
 

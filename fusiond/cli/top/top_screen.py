@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -23,6 +24,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Label, Static
 
 from fusiond.cli.terminal.colours import colour_of_state
+from fusiond.cli.terminal.table import fitted
 from fusiond.cli.terminal.text import one_line
 from fusiond.cli.top.top_views import OF_JOBS, VIEWS, Contents, Views
 from fusiond.errors import FusionError
@@ -39,7 +41,7 @@ class TextPage(ModalScreen[bool]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes", show=False),
-        Binding("escape,enter,n,q", "answer(False)", "back"),
+        Binding("q,escape,enter,n", "answer(False)", "back"),
     ]
     CSS = """
     TextPage { align: center middle; background: $background 60%; }
@@ -86,6 +88,8 @@ class TopApp(App[None]):
         self._views, self._every = views, every
         self._view = VIEWS[0]
         self._headings: tuple[str, ...] = ()
+        #: key → cells, as the view has them
+        self._rows: dict[str, tuple[object, ...]] = {}
         #: a session serves one thread
         self._thread = ThreadPoolExecutor(1)
         self._look_now = asyncio.Event()
@@ -136,19 +140,31 @@ class TopApp(App[None]):
 
     def _show(self, page: Contents) -> None:
         table = self._table()
-        kept, row = self._key(), table.cursor_row
+        kept, row, self._rows = self._key(), table.cursor_row, page.rows
         with self.batch_update():
             table.clear(columns=page.headings != self._headings)
             if page.headings != self._headings:
                 table.add_columns(*page.headings)
                 self._headings = page.headings
-            for key, cells in page.rows.items():
-                table.add_row(*map(_cell, cells), key=key)
+            for key, cells in self._fitting(page).items():
+                table.add_row(*cells, key=key)
             if page.rows:
                 table.move_cursor(row=table.get_row_index(kept) if kept in page.rows else row, animate=False)
         self.query_one("#head", Label).update(
             Text(f" fusiond top · {self._views.namespace} · {self._view}: {page.note}")
         )
+
+    def _fitting(self, page: Contents) -> dict[str, list[Text]]:
+        """The rows, with long names cut: they must not push numbers off the screen."""
+        rows = {key: [*map(_cell, cells)] for key, cells in page.rows.items()}
+        words = [[cell.plain for cell in row] for row in rows.values()]
+        widths = [max(map(cell_len, column)) for column in zip(page.headings, *words, strict=True)]
+        # Two blanks belong to each column, as in the tables of other commands.
+        fit = fitted(widths, [*map(len, page.headings)], self.size.width - 2)
+        for cells in rows.values():
+            for cell, width in zip(cells[:-1], fit, strict=False):
+                cell.truncate(width, overflow="ellipsis")
+        return rows
 
     def _tell(self, sentence: str) -> None:
         self._is_away = False
@@ -216,8 +232,9 @@ class TopApp(App[None]):
 
     async def _ask_first(self, verb: str, what: Callable[[str], str]) -> None:
         """Do something with all jobs that failed as those of this row, if the answer is yes."""
-        key, cells = self._key(), self._table().get_row_at(self._table().cursor_row)
-        question = f"{verb} {cells[0].plain} failed jobs of {cells[1].plain}?\n{cells[2].plain}\n\ny/n"
+        key = self._key()
+        jobs, task, error, *_ = self._rows[key]
+        question = f"{verb} {jobs:,} failed jobs of {task}?\n{error}\n\ny/n"
         if await self.push_screen_wait(TextPage(question)):
             await self._act(what, key)
 
