@@ -1,14 +1,13 @@
 import pytest
 
 from fusiond.config.fields import fields_of
-from fusiond.config.lint.other_runners import WORDS, remedy_of
+from fusiond.config.lint.other_runners import KEYS, remedy_of
 from fusiond.config.load import load
 from fusiond.config.model import WorkerGroup
 from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.tasks import Task
-from tests import moving_page
 
-KEYS = sorted({key for words in WORDS.values() for word in words for key in word.keys.split()})
+ALL_KEYS = sorted(key for keys in KEYS.values() for key in keys.split())
 
 
 def remedy(text):
@@ -40,7 +39,7 @@ def test_a_word_of_another_runner_gets_ours(key, says):
     assert says in remedy(f"version: 1\ntasks: {{t: {{run: a.b, {key}}}}}\nworkers: {{main: {{queues: [default]}}}}\n")
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", ALL_KEYS)
 def test_each_word_has_a_remedy_that_names_keys_of_ours(key):
     """Or says that there is nothing to set."""
     said = remedy_of(key)
@@ -48,9 +47,3 @@ def test_each_word_has_a_remedy_that_names_keys_of_ours(key):
     names = ours | {"max_attempts", "backoff", "queues", "broker", "flow", "give_up_on", "max_running"}
     assert said
     assert "nothing to set" in said or "option of a call" in said or any(name in said for name in names)
-
-
-def test_the_page_has_the_tables_of_the_code():
-    """`python -m tests.moving_page` writes them."""
-    text = moving_page.PAGE.read_text()
-    assert moving_page.page(text) == text
