@@ -5,10 +5,10 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     queries.py                job · jobs · place · ids · newest · broken · status · outcome · parents · counts · queues
     counters.py               counters · hours · rates
     failures.py               failures · failures_of
-    maintenance/operator.py   cancel · requeue · requeue_all · discard · suspend · suspend_all · configure
+    maintenance/operator.py   cancel · requeue · discard · suspend · suspend_all · configure
                               declare · sweep · scan · inspect · locks · lock_holder · unlock
                               inspect_locks
-    maintenance/whole_queues.py purge · discard_all · requeue_broken · drop_broken
+    maintenance/whole_queues.py purge · requeue_broken · drop_broken
     maintenance/held_verbs.py has_held_tasks · look_at_held_tasks · end_held
     maintenance/moving.py     move
     outbox.py                 deliver · delivery

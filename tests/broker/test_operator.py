@@ -47,20 +47,6 @@ def fail(run, broker, enqueue, claim):
     return fail
 
 
-# Cancel and requeue
-
-
-def test_requeue_all_in_parts(run, broker, fail, redis):
-    """Some each call, until none are left; one whose hash is gone is not met for ever."""
-    jobs = [fail() for _ in range(5)]
-    redis("UNLINK", f"test:{{q}}:job:{jobs[0]}")
-    replies = []
-    while not replies or replies[-1][2]:
-        replies.append(run(broker.requeue_all("q", limit=2)))
-    assert sum(moved for moved, *_ in replies) == 4
-    assert sorted(job.id for job in run(broker.jobs("q", JobStatus.QUEUED))) == sorted(jobs[1:])
-
-
 # Suspend
 
 

@@ -137,7 +137,6 @@ def test_beside_workers_nothing_false_is_reported(desk, redis_server):
                 connection.run(desk.verbs.enqueue("default", jobs))
                 for each in ids[:3]:
                     connection.run(desk.verbs.cancel("default", each))
-                connection.run(desk.verbs.requeue_all("default"))
                 connection.run(desk.verbs.requeue("default", ids))
                 connection.run(desk.verbs.sweep("default"))
 

@@ -91,7 +91,7 @@ class OutputVerbs(VerbGroup):
         ]
 
     def ask_output(
-        self, token: str, job: str, attempt: int | None, queue: str | None, after: Mapping[str, str]
+        self, token: str, job: str, attempt: int | None, only: str | None, after: Mapping[str, str]
     ) -> Call[None]:
         """
         Ask all daemons for what a job has printed; `output_answers` has what they say.
@@ -100,10 +100,10 @@ class OutputVerbs(VerbGroup):
             token: of this question, as `new_token` makes it.
             job: its id.
             attempt: of this one; None: of all.
-            queue: only what it has printed in this one; None: in any.
+            only: what it has printed in this queue; None: in any.
             after: daemon → where its last answer ended.
         """
-        question = {"token": token, "job": job, "attempt": attempt, "queue": queue, "after": dict(after)}
+        question = {"token": token, "job": job, "attempt": attempt, "queue": only, "after": dict(after)}
         return plain(nothing, "PUBLISH", self.keys.outputs, json.dumps(question))
 
     def answer_output(self, token: str, answer: OutputAnswer) -> Plan[None]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Word, decoded, nothing, number, numbers, plain, raw, scripted, text, texts
+from fusiond.broker.call import Call, Plan, Word, decoded, nothing, number, numbers, plain, raw, scripted, text
 from fusiond.broker.keys import LARGE_ARGS
 from fusiond.broker.maintenance.held_verbs import HeldTaskVerbs
 from fusiond.broker.records import Lock, Scanned, Swept, TaskLimit
@@ -57,18 +57,6 @@ class OperatorVerbs(HeldTaskVerbs):
     def prioritize(self, queue: str, ids: Sequence[str | bytes], priority: int, *, who: str = "") -> Call[list[int]]:
         """Give jobs that wait this priority. 1: changed · 2: it had it · 3: it runs · 4: it has ended · 0: missing."""
         return scripted("prioritize", self.keys.root(queue), (who, priority, *ids), numbers(len(ids)))
-
-    def requeue_all(self, queue: str, *, skip: int = 0, limit: int = 500, who: str = "") -> Plan[tuple[int, int, int]]:
-        """
-        The same for the next `limit` failed jobs behind the first `skip`: (moved, locked, left). Call until none is
-        left, and skip those that are locked.
-        """
-        registry = self.keys.of(queue, "failed")
-        ids: list[bytes] = yield plain(texts, "ZRANGE", registry, skip, skip + limit - 1)
-        replies: list[int] = (yield self.requeue(queue, ids, who=who)) if ids else []
-        left: int = yield plain(number, "ZCARD", registry)
-        locked = replies.count(LOCKED)
-        return replies.count(1), locked, left - skip - locked
 
     def discard(
         self, queue: str, ids: Sequence[str | bytes], *, finished: bool = False, who: str = ""

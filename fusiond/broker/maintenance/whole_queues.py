@@ -7,29 +7,17 @@ Whoever is killed between two pages has done the pages before; the same verb aga
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from fusiond.broker.call import Call, Plan, nothing, number, plain, scripted, texts
 from fusiond.broker.event_verbs import EventVerbs
 from fusiond.broker.jobs import JobVerbs
 from fusiond.broker.maintenance.operator import OperatorVerbs
-from fusiond.job import JobStatus
 
 #: jobs of one page
 PAGE: Final = 200
 #: in this order, so that no job is passed over that gets its turn meanwhile
 _WAITING: Final = ("deferred", "scheduled", "held", "queue")
-
-
-class Discarded(NamedTuple):
-    """How many jobs `discard_all` has discarded."""
-
-    #: dropped at once
-    dropped: int
-    #: will be dropped a minute after their end
-    later: int
-    #: would have been so without this call
-    before: int
 
 
 class BulkVerbs(JobVerbs, OperatorVerbs, EventVerbs):
@@ -57,27 +45,6 @@ class BulkVerbs(JobVerbs, OperatorVerbs, EventVerbs):
                 break
         yield self.record_event(queue, "purged", who, [("m", f"{total} jobs were canceled")])
         return total
-
-    def discard_all(
-        self, queue: str, status: JobStatus = JobStatus.FAILED, *, limit: int = 500,
-        discarded: Callable[[int], None] = nothing, who: str = "",
-    ) -> Plan[Discarded]:  # fmt: skip
-        """
-        Drop all jobs that ended so.
-
-        `discarded`: is told how many, after each page; `who`: asks, for the events.
-        """
-        dropped, later, before = 0, 0, 0
-        start = 0
-        while ids := (yield plain(texts, "ZRANGE", self.keys.of(queue, status), start, start + limit - 1)):
-            replies: list[int] = yield self.discard(queue, ids, finished=status is JobStatus.FINISHED, who=who)
-            dropped += replies.count(1)
-            later += replies.count(2)
-            before += replies.count(3)
-            # Those that are kept for a moment move to the front: the next page begins behind them.
-            start = later + before
-            discarded(dropped + later)
-        return Discarded(dropped, later, before)
 
     def requeue_broken(self, queue: str, entries: Sequence[bytes], *, who: str = "") -> Call[int]:
         """Put bodies that were put aside back into the inbox; how many of them were still there."""
