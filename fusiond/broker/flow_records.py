@@ -61,6 +61,18 @@ class RunRecord(NamedTuple):
     step_of: StepOf | None
     #: step → its jobs that have finished, failed and were canceled
     ends: Mapping[str, tuple[int, int, int]]
+    #: step → when its jobs began and ended, of those that have ended
+    spans: Mapping[str, StepSpan]
+
+
+class StepSpan(NamedTuple):
+    """The times of the jobs of a step in its last round: epoch ms."""
+
+    began_at: int
+    ended_at: int
+    #: ms that the slowest one took, and its number
+    most_ms: int
+    slowest: int
 
 
 class StepEnd(NamedTuple):
@@ -71,6 +83,9 @@ class StepEnd(NamedTuple):
     letter: str
     #: raw JSON of the result, or why it failed
     payload: bytes
+    #: epoch ms; None: it never began, or nobody knows
+    began_at: int | None = None
+    ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -109,6 +124,13 @@ class FlowVerbs(VerbGroup):
     def step_ends(self, queue: str, run: str, fields: Sequence[str]) -> Call[list[StepEnd | None]]:
         """How these jobs ended, each named `<step>.<n>`; None: not yet."""
         return plain(_ends, "HMGET", f"{self.keys.of(queue, 'flow', run)}/ends", *fields)
+
+    def step_items(self, queue: str, run: str, step: str, first: int, last: int) -> Call[list[StepEnd | None]]:
+        """How the jobs of a step from number `first` to `last` ended, without their results; None: not yet."""
+        words = (run, step, first, last)
+        return scripted(
+            "flow_items", self.keys.root(queue), words, lambda reply: _ends([each or None for each in reply])
+        )
 
     def runs_to_advance(self, queue: str, most: int) -> Call[list[str]]:
         """The runs that can go a step further, for the caller to advance."""
@@ -172,14 +194,15 @@ def _record(run: str, flat: list[bytes]) -> RunRecord | None:
         return None
     try:
         return _read(run, flat)
-    except (ValueError, LookupError):
+    except (ValueError, LookupError, TypeError):
         # No state can be read of it, which is then told wherever it is used: the error of a reply would end a plan.
-        return RunRecord(run, 0, 0, 0, b"", b"", b"", None, {})
+        return RunRecord(run, 0, 0, 0, b"", b"", b"", None, {}, {})
 
 
 def _read(run: str, flat: list[bytes]) -> RunRecord:
     said = {decoded(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     ends: dict[str, list[int]] = {}
+    spans = {name[2:]: StepSpan(*map(int, value.split())) for name, value in said.items() if name[:2] == "s " and value}
     for name, value in said.items():
         letter, _, step = name.partition(" ")
         if step and letter in LETTERS:
@@ -194,6 +217,7 @@ def _read(run: str, flat: list[bytes]) -> RunRecord:
         said["state"],
         StepOf.from_text(decoded(said.get("step_of", b""))),
         {step: (each[0], each[1], each[2]) for step, each in ends.items()},
+        spans,
     )
 
 
@@ -209,5 +233,7 @@ def _ends(reply: list[bytes | None]) -> list[StepEnd | None]:
 
 
 def _end(raw: bytes) -> StepEnd:
-    round_, letter, payload = raw.split(b" ", 2)
-    return StepEnd(int(round_), letter.decode(), payload)
+    round_, ending, payload = raw.split(b" ", 2)
+    began, _, ms = ending[1:].partition(b"+")
+    times = (int(began), int(ms)) if ms else ()
+    return StepEnd(int(round_), ending[:1].decode(), payload, *times)

@@ -9,21 +9,21 @@ from fusiond.cli import arguments
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import tell, when
+from fusiond.cli.terminal.text import when
 from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     from fusiond.config.model import CronEntry
 
-#: ticks that are shown
-_MOST_TICKS: Final = 1000
+#: ticks of an entry that have a line each
+_OFTEN: Final = 12
 
 
 def register(subparsers: Any) -> None:
     """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
     commands = arguments.commands_below(subparsers, "cron", "[broker] Schedules: list, explain, run, suspend, resume.")
     listing = arguments.command(commands, "list", _list)
-    until = "instead: each tick until then: 12h, tomorrow (until the next midnight but one), or a time in ISO 8601"
+    until = "instead: each tick until then: 12h, tomorrow (to its end), or a time in ISO 8601"
     listing.add_argument("--until", type=arguments.ahead, metavar="TIME", help=until)
     explain = arguments.command(commands, "explain", _explain)
     run = arguments.command(commands, "run", _run)
@@ -59,7 +59,8 @@ def _list(options: arguments.Options) -> None:
     """
     [broker] List the file's entries with their last and next ticks.
 
-    With --until each tick until then, in the order of their times, in your zone and in that of the entry.
+    With --until each tick until then, in the order of their times, in your zone and, where its clock differs, in that
+    of the entry. An entry that ticks more than 12 times has one line.
     """
     from fusiond.config.units import written
     from fusiond.inspecting.cron_runs import outcomes_of
@@ -98,30 +99,33 @@ def _list(options: arguments.Options) -> None:
 
 
 def _tell_ticks(entries: list[CronEntry], now: float, options: arguments.Options) -> None:
-    """Each tick of these entries until --until, the first ones."""
+    """Each tick of these entries until --until; of an entry that ticks often the next one, and how many there are."""
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
-    from fusiond.schedule.cron import ticks
+    from fusiond.config.units import written
+    from fusiond.schedule.cron import MOST_COUNTED, count_ticks, ticks
 
-    found = [(at, each) for each in entries for at in ticks(each, int(now), round(options.until * 1000), _MOST_TICKS)]
+    found: list[tuple[int, CronEntry, int]] = []
+    for each in entries:
+        span = int(now), round(options.until * 1000)
+        first = ticks(each, *span, _OFTEN + 1)
+        found += (
+            [(first[0], each, count_ticks(each, *span))] if len(first) > _OFTEN else [(at, each, 1) for at in first]
+        )
     found.sort(key=lambda tick: (tick[0], tick[1].name))
-    shown = [
-        (at, moment.astimezone(), moment.astimezone(ZoneInfo(each.timezone)), each)
-        for at, each in found[:_MOST_TICKS]
-        for moment in [datetime.fromtimestamp(at / 1000, UTC)]
-    ]
-    document = [
-        {"at": at, "local": here.isoformat(), "in_its_zone": there.isoformat(), "name": each.name, "task": each.work}
-        for at, here, there, each in shown
-    ]
-    rows = (
-        (f"{here:%a %Y-%m-%d %H:%M:%S %Z}", f"{there:%H:%M:%S} {each.timezone}", each.name, each.work)
-        for _, here, there, each in shown
-    )
-    arguments.answer(options, document, lambda: table(("TICK", "IN ITS ZONE", "ENTRY", "TASK"), rows))
-    if len(found) > len(shown):
-        tell(f"only the first {_MOST_TICKS:,} ticks are shown")
+    document, rows = [], []
+    for at, each, times in found:
+        here = datetime.fromtimestamp(at / 1000, UTC).astimezone()
+        there = here.astimezone(ZoneInfo(each.timezone))
+        known = {"at": at, "local": here.isoformat(), "in_its_zone": there.isoformat(), "times": times}
+        document.append(known | {"name": each.name, "task": each.work})
+        zone = "" if each.every or here.utcoffset() == there.utcoffset() else f"{there:%a %H:%M:%S} {each.timezone}"
+        how_often = each.schedule or f"every {written(each.every or 0)}"
+        least = "" if each.every or times < MOST_COUNTED else " or more"
+        often = "" if times == 1 else f"and on, {times:,} times{least}: {how_often}"
+        rows.append((f"{here:%a %Y-%m-%d %H:%M:%S %Z}", zone, each.name, each.work, often))
+    arguments.answer(options, document, lambda: table(("TICK", "IN ITS ZONE", "ENTRY", "TASK", ""), rows))
 
 
 def _listed(rows: list[dict[str, Any]], now: float) -> str:

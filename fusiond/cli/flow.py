@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 from fusiond.cli import arguments
 from fusiond.cli.enqueue import words
 from fusiond.cli.exits import OK, REFUSED, UsageError
-from fusiond.cli.find import broker
+from fusiond.cli.find import broker, entry
 from fusiond.cli.terminal.colours import paint, paint_state
 from fusiond.cli.terminal.table import fields, table
-from fusiond.cli.terminal.text import json_text, one_line, when
+from fusiond.cli.terminal.text import json_text, one_line, span, when
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from fusiond.flows.run_control import RunControl, RunRef, RunView
+    from fusiond.inspecting.flow_times import StepItem, StepTimes
 
 #: characters of a reason that `show` prints
 _REASON: Final = 200
@@ -44,6 +45,10 @@ def register(subparsers: Any) -> None:
         for name, handler in (("pause", _pause), ("resume", _resume), ("cancel", _cancel), ("retry", _retry))
     ]
     show.add_argument("run", metavar="RUN", help="queue/id, or the id alone")
+    show.add_argument("--step", metavar="STEP", help="show the jobs of this step, those that failed first")
+    show.add_argument(
+        "--limit", type=arguments.positive_number, default=50, metavar="N", help="jobs of the step; default: 50"
+    )
     for each in steering:
         each.add_argument("runs", nargs="+", metavar="RUN", help="queue/id, or the id alone")
     for each in (run, listing, show, *steering):
@@ -88,10 +93,31 @@ def _list(options: arguments.Options) -> None:
 
 
 def _show(options: arguments.Options) -> None:
-    """[broker] Show a run: its graph, with the state of each step."""
+    """[broker] Show a run: its graph, with the state and the times of each step."""
+    from fusiond.inspecting.flow_times import step_items, step_times
+
     with broker.session(options) as session:
         view = session.run(_control(session).view(_find(session, options.run))).masked(session.secret())
-    arguments.answer(options, _document(view), lambda: _shown(view))
+        if options.step:
+            entry("step", view.run.state.steps, options.step)
+            _tell_items(options, session.run(step_items(session.verbs, view, options.step, 0, options.limit)))
+            return
+        times = session.run(step_times(session.verbs, view))
+    arguments.answer(options, _document(view, times), lambda: _shown(view, times))
+
+
+def _tell_items(options: arguments.Options, items: list[StepItem]) -> None:
+    rows = (
+        (item.name, item.status, _at(item.began_at), "" if item.ms is None else span(item.ms / 1000), item.why)
+        for item in items
+    )
+    document = [item._asdict() for item in items]
+    arguments.answer(options, document, lambda: table(("JOB", "STATUS", "BEGUN", "TOOK", "WHY"), rows))
+
+
+def _at(ms: int | None) -> str:
+    """`Mon 23:10:05`, in the viewer's zone."""
+    return "" if ms is None else time.strftime("%a %H:%M:%S", time.localtime(ms / 1000))
 
 
 def _pause(options: arguments.Options) -> int:
@@ -149,7 +175,7 @@ def _find(session: broker.Session, name: str) -> RunRef:
     return RunRef(found[0], name)
 
 
-def _document(view: RunView) -> dict[str, Any]:
+def _document(view: RunView, times: Mapping[str, StepTimes] | None = None) -> dict[str, Any]:
     run = view.run
     return {
         "run": view.ref.name,
@@ -168,13 +194,14 @@ def _document(view: RunView) -> dict[str, Any]:
                 "jobs": step.total,
                 **view.ends(name)._asdict(),
                 "reason": view.reason(name) or None,
+                **(times[name]._asdict() if times and name in times else {}),
             }
             for name, step in run.state.steps.items()
         },
     }
 
 
-def _shown(view: RunView) -> str:
+def _shown(view: RunView, times: Mapping[str, StepTimes]) -> str:
     now = time.time() * 1000
     step_of = view.run.record.step_of
     head = fields(
@@ -186,12 +213,13 @@ def _shown(view: RunView) -> str:
             ("step of", step_of and f"{view.parent}, {step_of.step}"),
             ("started", when(view.created_at, now)),
             ("ended", when(view.ended_at or None, now)),
+            ("failed", "\n".join(f"{name}: {one_line(why, _REASON)}" for name, why in view.reasons.items())),
         ]
     )
-    return "\n".join([head, "", *_graph(view)])
+    return "\n".join([head, "", *_graph(view, times)])
 
 
-def _graph(view: RunView) -> Iterator[str]:
+def _graph(view: RunView, times: Mapping[str, StepTimes]) -> Iterator[str]:
     """A tree: each step below that of the steps before it which is the last to begin; its other ones are named."""
     from fusiond.flows.shapes import depths
 
@@ -209,17 +237,25 @@ def _graph(view: RunView) -> Iterator[str]:
     rows = [*branch(None, "")]
     width = max(len(stem) + len(name) for name, stem in rows) + 2
     for name, stem in rows:
-        yield _line(view, name, stem, above[name], width)
+        yield _line(view, name, stem, above[name], width, times)
 
 
-def _line(view: RunView, name: str, stem: str, above: str | None, width: int) -> str:
-    shape, step = view.run.flow.steps[name], view.run.state.steps[name]
+def _line(  # noqa: PLR0917 - the parts of a line
+    view: RunView, name: str, stem: str, above: str | None, width: int, times: Mapping[str, StepTimes]
+) -> str:
+    from fusiond.inspecting.flow_times import StepTimes  # here: `--help` needs no dataclasses
+
+    shape, step, took = view.run.flow.steps[name], view.run.state.steps[name], times.get(name, StepTimes())
     others = [other for other in shape.after if other != above]
     ends, word = view.ends(name), step.status
     jobs = ""
     if shape.for_each and step.total:
         jobs = f"{ends.finished}/{step.total}" + (f", {ends.failed} failed" if ends.failed else "")
+        jobs += f", the slowest {span(took.slowest_ms / 1000)}: {took.slowest}" if took.slowest_ms is not None else ""
     notes = [
+        f"{_at(took.began_at):12}",
+        f"{_at(took.ended_at)[4:]:8}",
+        f"{'' if (ms := took.ms(time.time() * 1000)) is None else span(ms / 1000):>7}",
         f"flow {shape.flow}" if shape.flow else shape.task,
         jobs,
         f"also after {', '.join(others)}" if others else "",

@@ -99,10 +99,13 @@ class RunView(NamedTuple):
 
     def works(self, step: str, most: int) -> list[str]:
         """The full names of the jobs that a step has begun last, or of the runs if it is a flow; the first `most`."""
-        shape, stands = self.run.flow.steps[step], self.run.state.steps[step]
-        queue, round_ = (self.ref.queue, 1) if shape.flow else (shape.queue, stands.round)
-        wheres = [StepOf(self.ref.id, step, n, round_) for n in range(min(stands.begun, most))]
-        return [f"{queue}/{id_of_job(shape, where)}" for where in wheres]
+        return [self.work(step, n) for n in range(min(self.run.state.steps[step].begun, most))]
+
+    def work(self, step: str, n: int, round_: int = 0) -> str:
+        """The full name of one of them, in that round; 0: in the last one."""
+        shape, last = self.run.flow.steps[step], self.run.state.steps[step].round
+        queue, round_ = (self.ref.queue, 1) if shape.flow else (shape.queue, round_ or last)
+        return f"{queue}/{id_of_job(shape, StepOf(self.ref.id, step, n, round_))}"
 
 
 def no_such_run(name: str) -> JobNotFound:

@@ -56,7 +56,8 @@ def retried_fields(run: Run) -> dict[str, Any]:
     """What is to be written of a run that ended, so that what did not finish runs again."""
     again = progress.retry(run.state, run.ends)
     counts = {f"{letter} {name}": 0 for name in again for letter in "xc"}
-    return {"state": run.state.to_json(), "ended_at": "", **counts}
+    spans = {f"s {name}": "" for name in again}
+    return {"state": run.state.to_json(), "ended_at": "", **counts, **spans}
 
 
 def id_of_job(step: StepShape, where: StepOf) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup, escape
 
 from fusiond.broker.counters import Bound
-from fusiond.web.flow_graph import graph
+from fusiond.web.flow_graph import address, bar, by_time, graph
 
 
 def number(value: float) -> str:
@@ -167,6 +167,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "spark": spark,
     "chart": chart,
     "graph": graph,
+    "bar": bar,
+    "by_time": by_time,
+    "step_address": address,
     "linked": linked,
     "printed": printed,
     "more": more,

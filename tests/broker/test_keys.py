@@ -130,6 +130,7 @@ def verbs(b, job):
     yield "run_record", b.run_record("q", "cron:f:1")
     yield "run_status", b.run_status("q", "cron:f:1")
     yield "step_ends", b.step_ends("q", "cron:f:1", ["s.0"])
+    yield "step_items", b.step_items("q", "cron:f:1", "s", 0, 1)
     yield "runs", b.runs("q", 9)
     yield "end_step", b.end_step("q", StepOf("cron:f:1", "s", 0, 1), "x", "it is gone")
     yield (

@@ -136,7 +136,7 @@ def test_a_forged_tick_is_one_sentence(desk):
 
 
 def test_what_ticks_tonight(desk):
-    """Each tick until then in the order of their times, in the viewer's zone and in the entry's; no suspended entry."""
+    """In the order of their times, in the viewer's zone and the entry's; one line of what ticks often; none suspended."""
     (desk.cwd / "fusion.yaml").write_text(
         f"""\
 version: 1
@@ -146,12 +146,14 @@ cron:
   often: {{task: send, every: 6h}}
   nightly: {{task: send, schedule: "0 2 * * *", timezone: Asia/Tokyo}}
   off: {{task: send, every: 1h, suspended: true}}
+  pulse: {{task: send, every: 5s}}
 """
     )
     ticks = desk.fusiond("cron", "list", "--until", "24h", "--json").json
     assert [tick["at"] for tick in ticks] == sorted(tick["at"] for tick in ticks)
     names = [tick["name"] for tick in ticks]
-    assert (names.count("often"), names.count("nightly"), len(names)) == (4, 1, 5)
+    assert (names.count("often"), names.count("nightly"), len(names)) == (4, 1, 6)
+    assert [tick["times"] for tick in ticks if tick["name"] == "pulse"] == [17_280]
     [nightly] = [tick for tick in ticks if tick["name"] == "nightly"]
     assert nightly["in_its_zone"].endswith("T02:00:00+09:00")
     assert "02:00:00 Asia/Tokyo" in desk.fusiond("cron", "list", "--until", "tomorrow").out

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 
@@ -39,8 +40,11 @@ def test_a_run_is_started_shown_and_steered(flows):
     assert f"flow run      {run}, step one" in flows.fusiond("job", "show", f"default/{id_}.one").out
     shown = flows.fusiond("flow", "show", id_).out
     assert 'inputs   {"day": "monday"}' in shown
-    assert "✗ one     failed      send  EXCEPTION: no stock" in shown
-    assert "└─ – two  skipped     report  one did not finish" in shown
+    assert "failed   one: EXCEPTION: no stock" in shown
+    assert re.search(r"✗ one     failed      \w{3} [\d:]{8}  [\d:]{8}  +\d+ms  send  EXCEPTION: no stock", shown)
+    assert re.search("└─ – two  skipped {20,}report  one did not finish", shown)
+    [item] = flows.fusiond("flow", "show", id_, "--step", "one", "--json").json
+    assert (item["name"], item["status"], item["why"]) == (f"default/{id_}.one", "failed", "EXCEPTION: no stock")
     assert flows.fusiond("flow", "cancel", run).status == 1
     assert flows.fusiond("flow", "retry", id_).out == f"{run}: running\n"
     assert flows.fusiond("flow", "resume", run).status == 0

@@ -13,6 +13,7 @@ from fusiond.errors import BrokerUnavailable, JobCanceled, JobFailed, JobNotFoun
 from fusiond.flows.lost_jobs import end_lost_jobs
 from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
+from fusiond.inspecting.flow_times import StepTimes, step_items, step_times
 from fusiond.job import JobStatus, new_token
 from tests.support.queue_state import findings
 
@@ -76,6 +77,14 @@ class Stage:
     def view(self, ref=REF):
         return self.run(self.control.view(ref))
 
+    def times(self, step: str) -> StepTimes:
+        return self.run(step_times(self.broker, self.view()))[step]
+
+    def items(self, step: str) -> list[tuple[str, str]]:
+        found = self.run(step_items(self.broker, self.view(), step, 0, 99))
+        first = sorted(found[:-1], key=lambda item: item.n)
+        return [(item.name.partition("/")[2], item.status) for item in [*first, *found[-1:]]]
+
     def statuses(self, ref=REF) -> dict[str, str]:
         return {name: each.status for name, each in self.view(ref).run.state.steps.items()}
 
@@ -137,10 +146,14 @@ def test_a_failed_step_fails_the_run_and_a_retry_runs_it_again(stage, run):
 
     stage.work_all({"one": [1, 2, 3], "many": many})
     assert stage.statuses() == {"one": "finished", "many": "failed", "last": "skipped", "tidy": "finished"}
+    assert stage.items("many") == [("run.many.0", "failed"), ("run.many.2", "failed"), ("run.many.1", "finished")]
+    assert stage.times("many").slowest_ms is not None
     with pytest.raises(JobFailed, match=r"step many: EXCEPTION: odd"):
         run(stage.control.result(REF, 0))
     assert run(stage.control.retry(REF))
     assert not run(stage.control.retry(REF))
+    assert stage.times("many") == StepTimes()
+    assert stage.items("many")[:2] == [("run.many.0.r2", "queued"), ("run.many.2.r2", "queued")]
     stage.ran.clear()
     assert stage.work({"many": lambda n: -n}) == ["run.many.0.r2", "run.many.2.r2"]
     stage.work_all()

@@ -12,6 +12,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
 from fusiond.config.accepted import history, snapshot
+from fusiond.flows.run_control import deliver_outbox
 from fusiond.web.application import ENDPOINTS
 from tests.support.fusiond_desk import QUEUES, TASKS
 
@@ -140,7 +141,14 @@ def test_a_run_of_a_flow_is_shown_and_steered(dashboard, desk):
     assert '<g class="waiting"><title>load: waiting</title>' in page
     assert page.count("<path d=") == 1
     job = f"default/{run['name'].partition('/')[2]}.extract"
-    assert f'<a href="/jobs/{job}">send</a>' in page
+    assert f'<a href="/jobs/{job}">extract</a>' in page
+    desk.settle("failed", "default", code="EXCEPTION", message="no stock")
+    desk.run(deliver_outbox(desk.verbs, "default"))
+    page = dashboard.get(f"/flows/{run['name']}").text
+    assert '<svg class="bar-of failed"' in page
+    assert "EXCEPTION: no stock</td>" in dashboard.get(f"/flows/{run['name']}/steps/extract").text
+    assert dashboard.get(f"/flows/{run['name']}/steps/none").status == 404
+    assert dashboard.post(f"/api/v1/flows/{run['name']}/retry").status == 200
     assert f'step extract of <a href="/flows/{run["name"]}">' in dashboard.get(f"/jobs/{job}").text
     ask = lambda verb: dashboard.post(f"/api/v1/flows/{run['name']}/{verb}")  # noqa: E731
     assert ask("retry").status == 409

@@ -30,7 +30,15 @@ ROLES = {
     "deploy": Role(("reload",)),
 }
 HEADERS = {"user_header": "X-Forwarded-User", "group_header": "X-Forwarded-Groups"}
-EXAMPLES = {"queue": "reports", "id": "a", "run": "a", "flow": "etl", "group": "0" * 16, "body": "0" * 12}
+EXAMPLES = {
+    "queue": "reports",
+    "id": "a",
+    "run": "a",
+    "flow": "etl",
+    "step": "extract",
+    "group": "0" * 16,
+    "body": "0" * 12,
+}
 EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
 
 #: inputs without which a request is refused with 400

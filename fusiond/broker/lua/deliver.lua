@@ -107,7 +107,7 @@ function kinds.move(id, kind, place, back, children, ...)
   write_texts(texts)
 end
 
--- step_end(run, step, n, round, letter, payload): a job of a step has ended
+-- step_end(run, step, n, round, ending, payload): a job of a step has ended
 kinds.step_end = end_of_step
 
 -- after(id, queue, child, name): the job `child` of that queue waits for the job `id` of this one · parent_ended(id,

@@ -65,7 +65,8 @@ if kept then
   local entry = ARGV[6] == 'f' and id:match('^cron:(.+):%d+$')
   if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
   local parent, step, n, round = ARGV[5]:match('^(%S+) (%S+) (%d+) (%d+)$')
-  if parent then end_of_step(parent, step, n, round, ARGV[6], ARGV[7]) end
+  local times = times_of(finite(redis.call('HGET', run, 'created_at')), now)
+  if parent then end_of_step(parent, step, n, round, ARGV[6] .. times, ARGV[7]) end
   if events then
     local name = ({ f = 'finished', x = 'failed', c = 'canceled' })[ARGV[6]]
     local reason = name == 'finished' and '' or ' m' .. escape(ARGV[7]:sub(1, 1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, Final
 from fusiond.broker.call import Plan
 from fusiond.flows.run_control import RunControl, RunRef, RunView
 from fusiond.flows.shapes import depths, shape_of
+from fusiond.inspecting.flow_times import StepItem, StepTimes, step_items, step_times
 from fusiond.job import new_id
 from fusiond.masking import HIDDEN
 from fusiond.producer.flow_calls import check_inputs
@@ -19,14 +21,18 @@ from fusiond.web.pages.queue_pages import NAME
 
 _RUN = (NAME, Input("run", "the id of a run", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
 _LIMIT = Input("limit", "runs of a queue to show", form="number", default=25, least=1, most=200)
+_ITEMS = (
+    *_RUN,
+    Input("step", "a step of the run", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True),
+    Input("start", "jobs to pass over", form="number", default=0, least=0, most=1_000_000),
+    Input("limit", "jobs to show", form="number", default=100, least=1, most=1000),
+)
 _START = (
     Input("flow", "the name of a flow", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True),
     Input("inputs", "its inputs, a JSON object", "body", "object", longest=1_048_576),
 )
 #: steps of a run that are shown
 _STEPS: Final = 500
-#: jobs of a step that are linked
-_WORKS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +69,27 @@ class StepRow:
     finished: int
     failed: int
     canceled: int
-    #: full names of its jobs, or of its runs if it is a flow; the first ones
-    works: list[str]
+    #: full name of its job, or of its run if it is a flow; of the slowest one that has ended, if it has several
+    work: str
     reason: str
+    #: of its last round, epoch ms; None: it has not begun or ended, or nobody knows
+    began_at: int | None
+    ended_at: int | None
+    #: that it took, or takes until now; and the slowest of its jobs
+    ms: int | None
+    slowest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepItems:
+    """Some jobs of a step: in all those that failed come first, then the slowest of each state."""
+
+    run: str
+    flow: str
+    step: StepRow
+    #: jobs before these
+    start: int
+    jobs: list[StepItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +127,23 @@ def _row(view: RunView) -> RunRow:
 async def _show(call: WebCall) -> RunStory:
     view = await _view(call)
     depth = depths(view.run.flow.steps)
-    steps = [_step(view, name, depth[name]) for name in [*view.run.state.steps][:_STEPS]]
+    times = await call.backend.run(step_times(call.backend.verbs, view))
+    steps = [_step(view, name, depth[name], times.get(name)) for name in [*view.run.state.steps][:_STEPS]]
     inputs = view.masked(await call.backend.secret()).inputs
     return RunStory(_row(view), view.parent, HIDDEN if inputs and call.backend.hides_arguments else inputs, steps)
 
 
-def _step(view: RunView, name: str, depth: int) -> StepRow:
+async def _items(call: WebCall) -> StepItems:
+    view, step, verbs = await _view(call), call["step"], call.backend.verbs
+    if step not in view.run.state.steps:
+        raise NotThere(f"run {view.ref.name} has no step {step!r}")
+    times = await call.backend.run(step_times(verbs, view))
+    items = await call.backend.run(step_items(verbs, view, step, call["start"], call["limit"]))
+    return StepItems(view.ref.name, view.flow, _step(view, step, 0, times.get(step)), call["start"], items)
+
+
+def _step(view: RunView, name: str, depth: int, took: StepTimes | None) -> StepRow:
+    took = took or StepTimes()
     shape, state, ends = view.run.flow.steps[name], view.run.state.steps[name], view.ends(name)
     return StepRow(
         name=name,
@@ -121,8 +156,12 @@ def _step(view: RunView, name: str, depth: int) -> StepRow:
         finished=ends.finished,
         failed=ends.failed,
         canceled=ends.canceled,
-        works=view.works(name, _WORKS),
+        work=took.slowest or next(iter(view.works(name, 1)), ""),
         reason=view.reason(name),
+        began_at=took.began_at,
+        ended_at=took.ended_at,
+        ms=took.ms(time.time() * 1000),
+        slowest_ms=took.slowest_ms,
     )
 
 
@@ -174,6 +213,7 @@ ENDPOINTS = (
     _reads("/flows", _list, "Runs of flows, those that go on first", Flows, "flows.html", (_LIMIT,)),
     _acts("enqueue", "/flows/{flow}/start", _start, "Start a run of a flow", _START),
     _reads(_ONE, _show, "One run, with the state of each step", RunStory, "flow.html", _RUN),
+    _reads(f"{_ONE}/steps/{{step}}", _items, "Jobs of a step, failed ones first", StepItems, "step.html", _ITEMS),
     _acts("suspend", f"{_ONE}/pause", _pause, "Have no further step begin", _RUN),
     _acts("suspend", f"{_ONE}/resume", _resume, "Undo pause", _RUN),
     _acts("cancel", f"{_ONE}/cancel", _cancel, "Cancel what waits or runs of a run", _RUN),

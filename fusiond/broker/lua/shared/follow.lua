@@ -39,13 +39,18 @@ local function error_text(raw)
   return said:sub(1, 500)
 end
 -- notify_run(status, h): a job that is a step of a flow has ended: tells the run. The field `flow` is "<queue of the
--- run> <run> <step> <number> <round> <1: its result is needed>"
+-- run> <run> <step> <number> <round> <1: its result is needed>". It has begun with its first attempt
 local LETTER = { finished = 'f', failed = 'x', canceled = 'c' }
+-- times_of(began, ended): the times behind the letter of an end; empty: the job has not begun
+local function times_of(began, ended)
+  return began and whole(began) .. '+' .. whole(math.max(ended - began, 0)) or ''
+end
 local function notify_run(status, h)
   local target, run, step, n, round, keep = h.flow:match('^(%S+) (%S+) (%S+) (%d+) (%d+) (%d)$')
   if not target then return end
   local payload = status ~= 'finished' and error_text(h.error) or keep == '1' and h.result or ''
-  post(target, 'step_end', run, step, n, round, LETTER[status], payload)
+  local began = finite((h.history or ''):match('.*"claimed":([1-9]%d*)')) or finite(h.started_at)
+  post(target, 'step_end', run, step, n, round, LETTER[status] .. times_of(began, finite(h.ended_at) or now), payload)
 end
 
 -- make_follower(): created once in a call, and only if a job causes something in another queue
