@@ -98,6 +98,20 @@ class JobProgress:
     at: int
 
 
+@dataclass(frozen=True, slots=True)
+class RanWith:
+    """What an attempt used, and with what it ran."""
+
+    #: of its process, and of those that it has waited for; None: not known
+    cpu_seconds: float | None = None
+    #: bytes that its process had resident at its peak, including shared pages; None: its process had other jobs, too
+    peak_memory: int | None = None
+    #: of the configuration
+    generation: int | None = None
+    #: from which its code was loaded: what `reload_on`, or a link to the group's directory, led to; empty: not known
+    release: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastAttempt:
     """An attempt that did not finish. Times are epoch ms by the clock of Redis."""
@@ -122,6 +136,7 @@ class PastAttempt:
     crash: bool = False
     #: `interrupted` counts it
     interrupted: bool = False
+    ran_with: RanWith = RanWith()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +192,8 @@ class JobRecord:
     #: the last 32 kB that an attempt has printed that failed, and which attempt
     printed: str = ""
     printed_attempt: int | None = None
+    #: of the last attempt that has ended
+    ran_with: RanWith = RanWith()
     #: how far its last attempt has said that it is; None: it has not
     progress: JobProgress | None = None
     #: of a step of a flow: the full name of the run, `queue/id`, and the step; empty: it is none

@@ -62,25 +62,28 @@ class Measured(NamedTuple):
     ran: float | None
     #: s from when its job became ready until it began
     waited: float
+    #: CPU seconds that the attempt used
+    cpu: float = 0.0
 
 
 def measured_words(outcomes: Sequence[Outcome], measured: Sequence[Measured]) -> list[Word]:
     """Both, in the same order, as `settle.lua` reads them behind the outcomes."""
-    #: task → its number, µs that its attempts ran, and that its jobs waited
+    #: task → its number, µs that its attempts ran, that its jobs waited, and that the processor worked for them
     tasks: dict[bytes | str, list[int]] = {}
     codes: list[bytes] = []
     times: list[int] = []
-    for outcome, (task, ran, waited) in zip(outcomes, measured, strict=True):
-        sums = tasks.setdefault(task, [len(tasks), 0, 0])
-        run, wait, buckets = 0, 0, _NO_BUCKETS
+    for outcome, (task, ran, waited, cpu) in zip(outcomes, measured, strict=True):
+        sums = tasks.setdefault(task, [len(tasks), 0, 0, 0])
+        run, wait, used, buckets = 0, 0, int(cpu * 1e6), _NO_BUCKETS
         if ran is not None:
             run, wait, buckets = int(ran * 1e6), int(waited * 1e6), (_bucket(LIMITS, ran), _bucket(LIMITS, waited))
         sums[1] += run
         sums[2] += wait
-        times += (run, wait)
+        sums[3] += used
+        times += (run, wait, used)
         codes.append(_CODE.pack(_LETTERS[outcome.kind], outcome.extra == 1, sums[0], *buckets))
-    both = [word for task, (_, run, wait) in tasks.items() for word in (task, run, wait)]
-    return ["", b"".join(codes), struct.pack(f"<{len(times)}d", *times), *both]
+    all_sums = [word for task, (_, *sums) in tasks.items() for word in (task, *sums)]
+    return ["", b"".join(codes), struct.pack(f"<{len(times)}d", *times), *all_sums]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,8 @@ class Tally:
     #: how long attempts ran, and how long their jobs had been ready before they began
     run: Histogram = Histogram()
     wait: Histogram = Histogram()
+    #: seconds that the processor worked for attempts
+    cpu: float = 0.0
 
     @property
     def ended(self) -> int:
@@ -148,7 +153,7 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         numbers = {name: getattr(self, name) + getattr(other, name) for name in _FIELDS.values()}
-        return Tally(**numbers, run=self.run + other.run, wait=self.wait + other.wait)
+        return Tally(**numbers, run=self.run + other.run, wait=self.wait + other.wait, cpu=self.cpu + other.cpu)
 
     @classmethod
     def of(cls, counted: Mapping[tuple[str, str], int]) -> Tally:
@@ -161,7 +166,7 @@ class Tally:
             )
             for letter in "RW"
         )
-        return cls(**numbers, run=run, wait=wait)
+        return cls(**numbers, run=run, wait=wait, cpu=counted.get(("C", ""), 0) / 1e6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from fusiond.broker.call import Call, Plan, Word, decoded, number, numbers, plain, raw, scripted, text_map, texts
 from fusiond.broker.keys import BAND, VerbGroup, is_name
 from fusiond.broker.records import Counts, HeldTask, JobOutcome, TaskLimit, undeclared
-from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt
+from fusiond.job import JobProgress, JobRecord, JobStatus, PastAttempt, RanWith
 
 #: ids in one reply
 _IDS = 5000
@@ -228,7 +228,7 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
         lock=rule and f"{decoded(fields.get('task', b''))}:{rest.partition(',')[2]}",
         lock_rule=rule,
         meta=json.dumps(header["meta"]).encode() if "meta" in header else None,
-        **_history(fields.get("history", b"")),
+        **_history(fields.get("history", b""), decoded(fields.get("ran_with", b""))),
         progress=_progress(decoded(fields.get("progress", b""))),
         run=run and f"{run_queue}/{run}",
         step=step,
@@ -236,14 +236,21 @@ def _record(queue: str, id: str, status: str, place: bytes, flat: list[bytes]) -
     )
 
 
-def _history(raw: bytes) -> dict[str, Any]:
-    """The past attempts of a job, and what the last one that failed has printed; what cannot be read is left out."""
+def _history(raw: bytes, last: str) -> dict[str, Any]:
+    """
+    The past attempts of a job, and what the last one that failed has printed; what cannot be read is left out.
+
+    `last`: with what the attempt ran that has finished the job; empty: none has.
+    """
     first, *lines = decoded(raw).split("\n")
     past = [attempt for line in reversed(lines) if (attempt := _past(_object(line)))]
+    ran_with = _ran_with(last) if last else next((each.ran_with for each in reversed(past) if each.attempt), RanWith())
     said = _object(first)
     text, attempt = said.get("text"), said.get("attempt")
     known = isinstance(text, str) and isinstance(attempt, int)
-    return {"history": tuple(past)} | ({"printed": text, "printed_attempt": attempt} if known else {})
+    return {"history": tuple(past), "ran_with": ran_with} | (
+        {"printed": text, "printed_attempt": attempt} if known else {}
+    )
 
 
 def _past(said: dict[str, Any]) -> PastAttempt | None:
@@ -260,8 +267,18 @@ def _past(said: dict[str, Any]) -> PastAttempt | None:
         counted=bool(attempt and "undone" not in said),
         crash="crash" in said,
         interrupted="interrupted" in said,
+        ran_with=_ran_with(str(said.get("with", ""))),
         **texts,
     )
+
+
+def _ran_with(text: str) -> RanWith:
+    """What `verdicts.ran_with` has written."""
+    cpu, peak, generation, release = (text.split(",", 3) + [""] * 3)[:4]
+    numbers = (int(each) if each.isdecimal() and len(each) < 16 else None for each in (cpu, peak, generation))
+    cpu_ms, peak_mib, of = numbers
+    seconds = None if cpu_ms is None else cpu_ms / 1000
+    return RanWith(seconds, None if peak_mib is None else peak_mib * 1_048_576, of, release)
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -210,8 +210,8 @@ class Outcome(NamedTuple):
     kind: Kind
     #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown: the delay
     ms: int = 0
-    #: snoozed: "<ms from its first snooze, after which the job fails instead> <ms that it is kept then>"; else 1 if the
-    #: child crashed in it
+    #: snoozed: "<ms from its first snooze, after which the job fails instead> <ms that it is kept then>"; finished:
+    #: "<CPU ms>,<peak MiB>,<generation>,<release>"; else 1 if the child crashed in it
     extra: int | str = 0
     #: raw JSON: the result, or the error {code, type, message, traceback}; released: not empty, if it had begun
     payload: bytes = b""

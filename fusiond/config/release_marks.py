@@ -8,6 +8,7 @@ inode: an overlay file system may give a file another one although nobody has ch
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -44,6 +45,18 @@ def in_words(before: Marks, now: Marks) -> str:
 def _one_in_words(path: str, before: Mark | None, now: Mark | None) -> str:
     real = now.real if now else "nothing"
     return f"{path} was changed" if before and before.real == real else f"{path} leads to {real}"
+
+
+def release_name(directory: str, found: Marks) -> str:
+    """What tells this release from others, for people: what the paths lead to, else the directory if it is a link."""
+    known = [mark for mark in found.values() if mark]
+    if not known and os.path.realpath(directory) != os.path.normpath(directory):
+        known = [Mark(os.path.realpath(directory))]
+    return ", ".join(f"{mark.real} of {_moment(mark.changed)}" if mark.changed else mark.real for mark in known)[:200]
+
+
+def _moment(ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ns / 1e9))
 
 
 def _mark(path: str) -> Mark | None:

@@ -58,6 +58,7 @@ NAMES: Final = {
     "fusiond_job_outcomes_total": "What became of jobs: they ended, or an attempt of theirs did and they go on.",
     "fusiond_job_crashes_total": "Attempts that ended with the death of their process, or by their hard timeout.",
     "fusiond_job_holds_total": "How often a limit of the task has held a job.",
+    "fusiond_job_cpu_seconds_total": "How long the processor has worked for attempts; with one job to a process only.",
     "fusiond_job_run_seconds": "How long attempts ran.",
     "fusiond_job_wait_seconds": "How long jobs had been ready before an attempt began.",
 }
@@ -194,5 +195,6 @@ def _task(tally: Tally, labels: dict[str, str]) -> Iterator[Sample]:
         yield "fusiond_job_outcomes_total", getattr(tally, outcome), {**labels, "outcome": outcome}
     yield "fusiond_job_crashes_total", tally.crashes, labels
     yield "fusiond_job_holds_total", tally.held, labels
+    yield "fusiond_job_cpu_seconds_total", tally.cpu, labels
     yield "fusiond_job_run_seconds", tally.run, labels
     yield "fusiond_job_wait_seconds", tally.wait, labels

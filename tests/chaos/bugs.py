@@ -325,7 +325,7 @@ BUGS = {
             ),
             Edit(
                 "worker/runtime/one_job_child.py", _RUN,
-                "        finished = wire.one_outcome_frame(job[0], wire.FINISHED, False, 0.0, b'null')\n"
+                "        finished = wire.one_outcome_frame(b'null', job[0], wire.FINISHED, 0, 0.0, -1.0, 0)\n"
                 "        run.write_all(fd, finished)\n" + _RUN,
             ),
         ],
@@ -371,7 +371,7 @@ BUGS = {
     ),
     "a death that nobody hears of": Bug(
         "fork server", "does not report a child's death", "children killed",
-        [Edit(_FORKSERVER, 'reports.append(f"died {slot} {pid} {status}")', "pass")],
+        [Edit(_FORKSERVER, "reports.append(", "str(")],
     ),
     "children that outlive their dispatcher": Bug(
         "fork server", "ends without its children", "dispatchers killed",

@@ -91,7 +91,9 @@ LOGGED = (
     ),
     _behind(_RESCUE, "  register_ended(id, status, ttl, h)\n", "status, 'id', id"),
     _behind(
-        _SETTLE, "local function finish(id, text, token, ttl, result, why, event_words)\n", f"'finished', {_BY_TOKEN}"
+        _SETTLE,
+        "local function finish(id, text, token, ttl, result, why, event_words, ran_with)\n",
+        f"'finished', {_BY_TOKEN}",
     ),
     _behind(_SETTLE, "local function stop(id, h, status, ttl, err, why)\n", f"status, {_BY_HELD}"),
     _behind(_SETTLE, "local function retry(id, h, delay, err, why)\n", f"'retry', {_BY_HELD}"),

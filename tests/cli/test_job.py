@@ -43,7 +43,7 @@ def test_show_has_the_history(desk):
     name = desk.enqueued("send")
     queue, _, id_ = name.partition("/")
     _, token = desk.claim()
-    about = b',"host":"box","began":10,"ended":2030,"error":"ValueError: no stock"'
+    about = b',"host":"box","began":10,"ended":2030,"with":"40,12,7,","error":"ValueError: no stock"'
     error = b'{"code":"EXCEPTION","type":"ValueError","message":"no stock","traceback":""}'
     desk.run(desk.verbs.settle(queue, [Outcome(id_, token, "retry", 0, 0, error, "", about, b'"one\\ntwo\\n"')]))
     desk.run(desk.verbs.announce("far.7", {"group": "main"}))
@@ -52,10 +52,10 @@ def test_show_has_the_history(desk):
     until(lambda: desk.run(desk.verbs.rescue(queue)).reclaimed)
     text = desk.fusiond("job", "show", name, "--wide").out
     lines = [line.split() for line in text.splitlines()]
-    assert ["history", "ATTEMPT", "BEGAN", "RAN", "ENDED", "HOST", "OUTCOME", "ERROR"] in lines
-    assert ["1", "2s", "ago", "2s", "now", "box", "retry", "ValueError:", "no", "stock"] in [
-        ["1", "2s", "ago", "2s", "now", *line[-5:]] for line in lines if line[:1] == ["1"]
-    ]
+    rest = ["HOST", "OUTCOME", "ERROR"]
+    assert ["history", "ATTEMPT", "BEGAN", "RAN", "CPU", "MEMORY", "ENDED", "GENERATION", *rest] in lines
+    said = ["2s", "40ms", "12", "MiB", "now", "7", "box", "retry", "ValueError:", "no", "stock"]
+    assert said in [line[3:7] + ["now", *line[-6:]] for line in lines if line[:1] == ["1"]]
     assert [line[-2:] for line in lines if line[:1] == ["2"]] == [["far", "rescued"]]
     assert ["output", "of", "attempt", "1", "one"] in lines
     (job,) = desk.fusiond("job", "show", "--json", name).json

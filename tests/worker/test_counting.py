@@ -1,6 +1,9 @@
 """A group's program has Redis count what becomes of its jobs, once its file says so."""
 
+import signal
 from dataclasses import replace
+
+import pytest
 
 
 def test_what_becomes_of_jobs_is_counted_once_the_file_says_so(place):
@@ -18,3 +21,31 @@ def test_what_becomes_of_jobs_is_counted_once_the_file_says_so(place):
     for tally in found.values():
         assert tally.run.count == tally.wait.count == 1
         assert 0 < tally.run.seconds < 60
+
+
+@pytest.mark.parametrize("isolation", ["fork", "process"])
+def test_what_an_attempt_used_is_known(place, isolation):
+    """Its CPU time, with that of the processes that it waited for, is in its job and counted; a fork's memory, too."""
+    place.start(processes=1, isolation=isolation, change=lambda config: replace(config, metrics=True))
+    for task in ("burn", "echo"):
+        job = place.until(place.enqueue(task, 0.2))
+        assert job.status == "finished"
+        least, most = (0.35, 30) if task == "burn" else (0, 0.2)
+        assert least <= job.ran_with.cpu_seconds <= most
+        assert (job.ran_with.generation, job.ran_with.release) == (1, "")
+        assert (job.ran_with.peak_memory is None) == (isolation == "process")
+    reading = place.broker.counters(["default"])
+    found = reading.read([place.run(call) for call in reading.calls])["default"].totals
+    assert found["burn"].cpu >= 0.35 > found["echo"].cpu
+
+
+def test_what_an_attempt_used_is_known_of_one_that_was_killed(place):
+    """It cannot say so itself; with `isolation: fork` the kernel says it, and the history has it of each attempt."""
+    place.start(processes=1, isolation="fork")
+    grown, killed = (place.until(place.enqueue(*call)) for call in (("grow", 64), ("kill_self", signal.SIGKILL)))
+    assert grown.ran_with.peak_memory >= 64 << 20
+    *_, past = killed.history
+    assert past.outcome == "crashed"
+    assert past.ran_with == killed.ran_with
+    assert past.ran_with.cpu_seconds is not None
+    assert 0 < past.ran_with.peak_memory < grown.ran_with.peak_memory

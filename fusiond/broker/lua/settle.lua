@@ -14,7 +14,8 @@
 --              released                       ms: delay, 0: its old score     payload: not empty: the attempt had begun
 --                                                                             `drained`: the job no longer expires, too
 --              unknown                        ms: delay if too many tasks are unknown   payload: error for the end
---         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; else 1: crashed
+--         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; finished:
+--                `<CPU ms>,<peak MiB>,<generation>,<release>`; else 1: crashed
 --         why    `last_outcome`; empty: the kind says it
 --       after the groups, if outcomes are counted: an empty word, then what tally.lua counts of each, and the tasks
 -- reply per outcome: 1 settled · 2 this attempt was settled before · 0 fenced: the lease was lost
@@ -67,8 +68,8 @@ local function record_finished(id, text, first, result, event_words)
   local since, words = ' b' .. whole(now - first.claimed), header == '' and '' or events.header_words(header)
   events.record('finished', id, task, since .. event_words .. words .. events.payload_word('r', result))
 end
--- finish(): the hot path is a job in its first attempt: only its first and last words change
-local function finish(id, text, token, ttl, result, why, event_words)
+-- finish(): the hot path is a job in its first attempt: only its first and last words change. ran_with: as a word
+local function finish(id, text, token, ttl, result, why, event_words, ran_with)
   local at = text:find(' s', 1, true) or 1
   local score, state, h = text:match('^(%d+)\n', at + 2), text:sub(1, at - 1), nil
   local first = FIRST_ATTEMPT[state]
@@ -80,7 +81,7 @@ local function finish(id, text, token, ttl, result, why, event_words)
     leave_started(id, first.limit)
     if events then record_finished(id, text, first, result, event_words) end
     local rest = text:sub(at + 2 + #score) .. '\n' .. result
-    put(id, first.before .. ' v' .. priority_of(score) .. first.behind .. #result .. rest)
+    put(id, first.before .. ' v' .. priority_of(score) .. ran_with .. first.behind .. #result .. rest)
   else
     h = decode(text)
     leave_started(id, h.limit)
@@ -88,7 +89,7 @@ local function finish(id, text, token, ttl, result, why, event_words)
     if why ~= '' or h.last_outcome then h.last_outcome = why ~= '' and why or 'finished' end
     h.result, h.ended_at, h.token, h.last_token, h.limit = result, now, nil, token, nil
     score = finite(h.score)
-    h.priority, h.score = score and priority_of(score), nil
+    h.priority, h.score, h.ran_with = score and priority_of(score), nil, unescape(ran_with:sub(3))
     put(id, encode(h))
     if events then events.record_ended('finished', id, h, since_claim(h) .. event_words) end
   end
@@ -205,6 +206,7 @@ local unfinished
 -- settle_some(first, last, …): outcomes that differ only in id and payload, which are in ARGV from first to last
 local function settle_some(first, last, token, kind, ms, extra, why)
   local texts, mark = texts_of(ARGV, first, last), 't' .. escape(token) .. ' '
+  local ran_with = extra:find(',', 1, true) and ' u' .. escape(extra) or ''
   for i = first, last, 2 do
     local id, payload, event_words = ARGV[i], ARGV[i + 1], nil
     if events then event_words, payload = payload:match('^([^\n]*)\n(.*)$') end
@@ -214,7 +216,7 @@ local function settle_some(first, last, token, kind, ms, extra, why)
       unfinished, is_stale = unfinished or make_unfinished(), is_stale or {}
       reply, is_stale[#replies + 1] = unfinished.reply_to_stale(text, token, kind), true
     elseif kind == 'finished' then
-      finish(id, text, token, ms, payload, why, event_words)
+      finish(id, text, token, ms, payload, why, event_words, ran_with)
     else
       local h = decode(text)
       leave_started(id, h.limit)

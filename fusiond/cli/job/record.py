@@ -13,7 +13,7 @@ from fusiond.inspecting import search as finding
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
 from fusiond.inspecting.one_job import held, waits_for
 from fusiond.inspecting.search import FoundJobs, JobFilter
-from fusiond.job import JobProgress, JobRecord, JobStatus
+from fusiond.job import JobProgress, JobRecord, JobStatus, RanWith
 
 
 def document(record: JobRecord) -> dict[str, Any]:
@@ -72,6 +72,7 @@ def page(
             *((name, getattr(record, name) or None) for name in _NUMBERS),
             ("last outcome", record.last_outcome),
             *((name.removesuffix("_at"), when(getattr(record, name), now_ms)) for name in _MOMENTS),
+            *_ran_with(record.ran_with),
             ("progress", _progress(record.progress, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
@@ -80,6 +81,20 @@ def page(
             ("broken", record.broken),
         ]
     )
+
+
+def _ran_with(known: RanWith) -> list[tuple[str, object]]:
+    memory = _memory(known.peak_memory)
+    return [
+        ("CPU time", "" if known.cpu_seconds is None else span(known.cpu_seconds)),
+        ("peak memory", memory and f"{memory}, including shared pages"),
+        ("generation", known.generation),
+        ("release", known.release),
+    ]
+
+
+def _memory(number_of_bytes: int | None) -> str:
+    return "" if number_of_bytes is None else f"{number_of_bytes >> 20:,} MiB"
 
 
 def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
@@ -112,14 +127,17 @@ def _history(record: JobRecord, now_ms: float) -> str:
             past.attempt or "",
             when(past.began_at, now_ms),
             span((past.ended_at - past.began_at) / 1000) if past.began_at and past.ended_at else "",
+            "" if past.ran_with.cpu_seconds is None else span(past.ran_with.cpu_seconds),
+            _memory(past.ran_with.peak_memory),
             when(past.ended_at, now_ms),
+            past.ran_with.generation or "",
             past.host,
             past.outcome,
             past.error,
         )
         for past in record.history
     ]
-    headings = ("ATTEMPT", "BEGAN", "RAN", "ENDED", "HOST", "OUTCOME", "ERROR")
+    headings = ("ATTEMPT", "BEGAN", "RAN", "CPU", "MEMORY", "ENDED", "GENERATION", "HOST", "OUTCOME", "ERROR")
     return table(headings, rows, right="attempt", states="", indent=_FIELD)
 
 

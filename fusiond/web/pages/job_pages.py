@@ -14,7 +14,7 @@ from fusiond.errors import JobNotFound
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
 from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, prioritized, requeued, waits_for, with_hosts
 from fusiond.inspecting.why_waiting import why_not_begun
-from fusiond.job import JobRecord, JobStatus, PastAttempt
+from fusiond.job import JobRecord, JobStatus, PastAttempt, RanWith
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.producer.new_jobs import priority_number
 from fusiond.schedule.held_keeping import suspended_tasks
@@ -89,6 +89,8 @@ class JobStory:
     #: the address of `web.log_url` about it; empty: there is none
     log_url: str
     attempts: list[PastAttempt]
+    #: what the last attempt that has ended used, and with what it ran
+    ran_with: RanWith
     #: the newest first; none unless Redis keeps events
     events: list[EventRow]
     meta: Any

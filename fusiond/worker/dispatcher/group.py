@@ -97,7 +97,7 @@ class GroupProgram:
 
     def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
         settings = snapshot.config.broker
-        conf = GroupConfig(snapshot.config, group)
+        conf = GroupConfig(snapshot.config, group, snapshot.generation)
         self._conf, self._link, self._held = conf, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
@@ -296,7 +296,7 @@ class GroupProgram:
         group = snapshot.config.workers.get(self._conf.group.name)
         if group is not None:
             queues = self._dispatcher.planner.queues.names
-            self._presence.generation = snapshot.generation
+            self._presence.generation = self._conf.generation = snapshot.generation
             self._dispatcher.set_config(snapshot.config, group)
             self._progress.follow()
             self._scaler.follow()

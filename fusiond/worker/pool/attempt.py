@@ -52,6 +52,12 @@ class Attempt:
     waited_ms: int = 0
     #: s; how long it ran; None: it has not ended, or had not begun
     ran: float | None = None
+    #: CPU seconds, and bytes of memory at the peak of its process; None: not known
+    cpu: float | None = None
+    peak: int | None = None
+    #: of the configuration under which a child was handed it; from which release its code came, "": nothing tells
+    generation: int | None = None
+    release: str = ""
     #: s; how long its job had waited until it began; set at its end, if that is counted
     waited: float = 0.0
     #: the word that marks its log lines, "" if there is none; None: not looked up yet

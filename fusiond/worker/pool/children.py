@@ -201,11 +201,11 @@ class Children:
         self.reader.add(child)
         self._report_room_soon()
 
-    def on_died(self, number: int, status: int, unforked: str = "") -> None:
-        """The slot's child is dead and reaped; or it could not be forked, for the reason `unforked`."""
+    def on_died(self, number: int, status: int, unforked: str = "", used: tuple[float, int] | None = None) -> None:
+        """The slot's child is dead and reaped, and has `used` so much; or it is `unforked`, for that reason."""
         if unforked:
             self._say_unforked(unforked)
-        self._judge(self.living[number], status)
+        self._judge(self.living[number], status, used)
         self._replace(self.slots[number])
 
     def _say_unforked(self, reason: str) -> None:
@@ -331,7 +331,7 @@ class Children:
             log.error("group '%s': a child is killed: %s", self._group, child.broken)
             child.kill_for(KillReason.PROTOCOL_ERROR, child.begun())
 
-    def _judge(self, child: ChildHandle, status: int) -> None:
+    def _judge(self, child: ChildHandle, status: int, used: tuple[float, int] | None = None) -> None:
         """Take the last outcomes of a dead child, then judge each attempt that it still had."""
         slot = child.slot
         del self.living[slot.number]
@@ -346,6 +346,9 @@ class Children:
         slot.output.drain()
         self.reader.close_socket(child)
         reason = child.kill.reason if child.kill else None
+        if used and slot.kind.one_job:
+            for attempt in child.attempts():
+                attempt.cpu, attempt.peak = used
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)
         slot.failed_starts = 0 if status == 0 or reason or ran else slot.failed_starts + 1

@@ -136,10 +136,10 @@ class ForkServers:
 
     def _on_report(self, server: ServerHandle, report: reports.ServerReport) -> None:
         match report:
-            case reports.Died(number, status, unforked):
+            case reports.Died(number, status, unforked, used):
                 child = self._children.living[number]
                 # What it has sent is read by then.
-                self._children.on_died(number, status, unforked)
+                self._children.on_died(number, status, unforked, used)
                 if self._first:
                     how = f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
                     said = child.socket.failure or "see its log"

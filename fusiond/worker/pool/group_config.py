@@ -16,7 +16,9 @@ from fusiond.worker.pool.call_options import call_options
 class GroupConfig:
     """The accepted configuration, as one group needs it."""
 
-    def __init__(self, config: Config, group: WorkerGroup) -> None:
+    def __init__(self, config: Config, group: WorkerGroup, generation: int | None = None) -> None:
+        #: of the configuration
+        self.generation = generation
         self.replace(config, group)
 
     def replace(self, config: Config, group: WorkerGroup) -> None:

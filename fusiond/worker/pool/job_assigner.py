@@ -43,7 +43,7 @@ class JobAssigner:
         # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
         if free > 0 or not self._one_job:
             for child, batch in self._batches(pending, free):
-                child.send_jobs(batch, self._children.table)
+                self._send(child, batch)
 
     def hand_one(self, attempt: Attempt) -> bool:
         """Hand out one job, which must begin at once and may have others beside it; False: it has to wait."""
@@ -52,8 +52,13 @@ class JobAssigner:
             return False
         attempt.expected_seconds = self._children.times.expected(attempt.task)
         attempt.hard_timeout, attempt.handed_at = self._hard_timeout(attempt), time.monotonic_ns()
-        child.send_jobs([attempt], self._children.table)
+        self._send(child, [attempt])
         return True
+
+    def _send(self, child: ChildHandle, batch: list[Attempt]) -> None:
+        for attempt in batch:
+            attempt.generation, attempt.release = self._conf.generation, child.server.origin.name
+        child.send_jobs(batch, self._children.table)
 
     def _hand_alone(self, pending: deque[Attempt], reserved: int) -> None:
         """
@@ -75,7 +80,7 @@ class JobAssigner:
             pending.remove(attempt)
             attempt.alone, attempt.expected_seconds = True, math.inf
             attempt.hard_timeout, attempt.handed_at = self._hard_timeout(attempt), now
-            child.send_jobs([attempt], self._children.table)
+            self._send(child, [attempt])
         # The rest waits for a child, behind those that may run with others.
         for attempt in alone[min(max(0, free), len(idle)) :]:
             pending.remove(attempt)

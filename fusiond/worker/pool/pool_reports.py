@@ -32,7 +32,9 @@ class Died(NamedTuple):
     #: as os.waitstatus_to_exitcode gives it
     status: int
     #: why the kernel could not make a process for it; "" if it could
-    unforked: str
+    unforked: str = ""
+    #: CPU seconds, and bytes of memory at the peak
+    used: tuple[float, int] = (0.0, 0)
 
 
 class Left(NamedTuple):

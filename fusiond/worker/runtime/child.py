@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from . import task
 
 # Kept from before a task's module may replace them. None replaces what is in `posix` and `_signal`.
-_monotonic, _monotonic_ns = time.monotonic, time.monotonic_ns
+_monotonic, _monotonic_ns, _process_time, _times = time.monotonic, time.monotonic_ns, time.process_time, posix.times
 _open_file, _PAGE = open, os.sysconf("SC_PAGE_SIZE")
 #: s; a job that ends so long after the oldest outcome that is kept has all of them reported
 REPORT_WITHIN = 0.005
@@ -46,6 +46,8 @@ class Child:
         self._done = 0
         #: tasks whose last job was short and changed nothing that the next job needs
         self._quick: set[bytes] = set()
+        #: CPU seconds of this process, and of those that it had waited for, when they were last looked at
+        self._cpu = self._cpu_below = 0.0
 
     def serve(self, fd: int, out: int) -> None:
         """
@@ -82,6 +84,7 @@ class Child:
         `marked`: the dispatcher needs a mark of each job to know what it prints.
         """
         most = float("inf") if self._tasks.max_jobs is None else self._tasks.max_jobs
+        self._cpu = _process_time()
         for job in jobs:
             self._run(job, marked=marked)
             self._done += 1
@@ -112,7 +115,17 @@ class Child:
         quick = duration < REPORT_WITHIN / 5
         if not (known and quick):
             (self._quick.add if self._restore() and quick else self._quick.discard)(name)
-        self._keep(wire.OutcomeMessage(serial, kind, retry, duration, payload))
+        self._keep(wire.OutcomeMessage(serial, kind, retry, duration, payload, self._cpu_used(quick=quick)))
+
+    def _cpu_used(self, *, quick: bool) -> float:
+        """CPU seconds since the job before; with those of processes that it has waited for, if it was not `quick`."""
+        before, self._cpu = self._cpu, _process_time()
+        used = self._cpu - before
+        if not quick:
+            times, below = _times(), self._cpu_below
+            self._cpu_below = times.children_user + times.children_system
+            used += self._cpu_below - below
+        return used
 
     def _mark(self, serial: int) -> None:
         """Write the mark by which the dispatcher knows to which job the next lines belong."""

@@ -12,7 +12,9 @@ output pipe, its page), `table` with one:
     fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
     loading                                                           (to the dispatcher, once a second)
     positional TASK NAMES   unloaded JSON   ready LOADED
-    answer NUMBER   unforked SLOT REASON   died SLOT PID STATUS, …    (a line for each death, STATUS as wait gives it)
+    answer NUMBER   unforked SLOT REASON
+    died SLOT PID STATUS CPU PEAK, …                                  (a line for each death; STATUS as wait gives it,
+                                                                      CPU seconds, KiB at its peak)
     left SLOT NAMES                                                   (what a dead child left, and was killed)
 
 `positional` says how a task's function names what calls pass by position, `unloaded` why a task does not load, and
@@ -59,6 +61,7 @@ from . import (
     startup,
     task,
     tasklog,
+    usage,
     wire,
 )
 
@@ -68,7 +71,7 @@ if TYPE_CHECKING:
 
 # Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
 # each child.
-_getpid, _getppid, _setpgid, _fork, _waitpid = posix.getpid, posix.getppid, posix.setpgid, posix.fork, posix.waitpid
+_getpid, _getppid, _setpgid, _fork = posix.getpid, posix.getppid, posix.setpgid, posix.fork
 _read, _dup2, _close, _set_blocking, _exit = posix.read, posix.dup2, posix.close, posix.set_blocking, posix._exit
 _set_handler, _DEFAULT, _WNOHANG = _signal.signal, _signal.SIG_DFL, posix.WNOHANG
 _SIGTERM, _SIGINT, _SIGCHLD = _signal.SIGTERM, _signal.SIGINT, _signal.SIGCHLD
@@ -143,7 +146,8 @@ class ForkServer:
         self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
         size = wire.page_bytes(setup["concurrency"])
         libc = ctypes.CDLL(None)
-        self._prctl, self._mmap = libc.prctl, libc.mmap
+        self._prctl, self._mmap, self._wait4 = libc.prctl, libc.mmap, libc.wait4
+        self._status, self._usage = ctypes.c_int(), usage.RUsage()
         # The others are called in each child, where to keep errno would have pages copied.
         self._poll = ctypes.CDLL(None, use_errno=True).poll
         self._mmap.restype = ctypes.c_void_p
@@ -318,14 +322,13 @@ class ForkServer:
         died: dict[int, tuple[int, int]] = {}
         reports, is_leftover, pid = [], False, 1
         while pid:
-            try:
-                pid, status = _waitpid(-1, _WNOHANG)
-            except ChildProcessError:
+            pid, status = self._wait4(-1, ctypes.byref(self._status), _WNOHANG, self._usage), self._status.value
+            if pid < 0:  # there is no child
                 break
             slot = self._pids.pop(pid, None)
             if slot is not None:
                 died[pid] = slot, status
-                reports.append(f"died {slot} {pid} {status}")
+                reports.append(f"died {slot} {pid} {status} {usage.cpu_seconds(self._usage):.3f} {self._usage[4]}")
             elif pid and self._leftovers.reaped(pid, self._pids):
                 is_leftover = True
         if died or is_leftover:

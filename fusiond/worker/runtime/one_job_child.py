@@ -17,11 +17,12 @@ import struct
 import sys
 import time
 
-from . import run, task, tasklog, wire
+from . import run, task, tasklog, usage, wire
 
 # Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
 # each child.
 _read, _close, _getpid, _putenv, _setitimer = posix.read, posix.close, posix.getpid, posix.putenv, _signal.setitimer
+_used = usage.used
 _monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, _signal.ITIMER_REAL
 #: what os.environ and os.environb keep their variables in: to set one by them takes four functions more
 _variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
@@ -63,10 +64,10 @@ class OneJobChild:
             return
         began = _monotonic_ns()
         if not self.page.begin(job[0], began):
-            run.write_all(fd, wire.one_outcome_frame(job[0], wire.RETURNED, False, 0.0, b""))
+            run.write_all(fd, wire.one_outcome_frame(b"", job[0], wire.RETURNED, False, 0.0, -1.0, 0))
             return
         kind, retry, payload = run.run(self, self._tasks, job)
-        outcome = wire.one_outcome_frame(job[0], kind, retry, (_monotonic_ns() - began) / 1e9, payload)
+        outcome = wire.one_outcome_frame(payload, job[0], kind, retry, (_monotonic_ns() - began) / 1e9, *_used())
         run.write_all(fd, self.told + outcome)
 
     def _make_ready(self, fd: int) -> bytes:

@@ -59,10 +59,10 @@ OUTCOMES, REPORT, STARTED, ENDING = b"O", b"R", b"S", b"E"
 
 _FRAME = struct.Struct("<cI")
 _JOB = struct.Struct("<QIHHII")
-_OUTCOME = struct.Struct("<QBBdI")
+_OUTCOME = struct.Struct("<QBBdfII")
 #: the head of a frame and of its only job, or outcome, together
 _ONE_JOB = struct.Struct("<cIQIHHII")
-_ONE_OUTCOME = struct.Struct("<cIQBBdI")
+_ONE_OUTCOME = struct.Struct("<cIQBBdfII")
 # What a one-job child looks up in an object has pages copied for it.
 _FRAME_SIZE, _ONE_JOB_SIZE = _FRAME.size, _ONE_JOB.size
 _unpack_one_job, _pack_one_outcome = _ONE_JOB.unpack_from, _ONE_OUTCOME.pack
@@ -114,13 +114,13 @@ class JobMessage(namedtuple("JobMessage", "serial attempt id task header args"))
     __slots__ = ()
 
 
-class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind follows duration payload")):
+class OutcomeMessage(namedtuple("OutcomeMessage", "serial kind follows duration payload cpu peak", defaults=(-1.0, 0))):
     """
     How a job ended in its child.
 
     kind is FINISHED, FAILED, RETURNED when it was not begun, UNLOADED when its function does not load, or STOPPED when
     the dispatcher has asked for that; follows, of a failure, is GIVE_UP, RETRY or SNOOZE; duration in seconds; payload
-    is raw JSON, the result or the error.
+    is raw JSON, the result or the error; cpu is in seconds, -1: not known; peak in KiB, 0: not known.
     """
 
     __slots__ = ()
@@ -166,8 +166,8 @@ def outcomes_frame(outcomes: Iterable[OutcomeMessage]) -> bytes:
 
 def outcome_record(outcome: OutcomeMessage) -> bytes:
     """An outcome, as a body of OUTCOMES has many of."""
-    serial, kind, follows, duration, payload = outcome
-    return _OUTCOME.pack(serial, kind, follows, duration, len(payload)) + payload  # type: ignore[no-any-return]
+    serial, kind, follows, duration, payload, cpu, peak = outcome
+    return _OUTCOME.pack(serial, kind, follows, duration, cpu, peak, len(payload)) + payload  # type: ignore[no-any-return]
 
 
 def read_jobs(body: bytes) -> list[JobMessage]:
@@ -203,10 +203,10 @@ def read_one_job(data: bytes) -> JobFields | None:
     return serial, attempt, data[_ONE_JOB_SIZE:task], data[task:header], data[header:args], data[args:]
 
 
-def one_outcome_frame(serial: int, kind: int, follows: int, duration: float, payload: bytes) -> bytes:
-    """The OUTCOMES frame of one outcome."""
+def one_outcome_frame(payload: bytes, *head: float) -> bytes:
+    """The OUTCOMES frame of one outcome; `head`: serial, kind, follows, duration, cpu, peak."""
     size = len(payload)
-    return _pack_one_outcome(OUTCOMES, _OUTCOME_REST + size, serial, kind, follows, duration, size) + payload
+    return _pack_one_outcome(OUTCOMES, _OUTCOME_REST + size, *head, size) + payload
 
 
 def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
@@ -215,13 +215,15 @@ def read_outcomes(body: bytes) -> Iterator[OutcomeMessage]:
     unpack = _OUTCOME.unpack_from
     while at < end:
         try:
-            serial, kind, follows, duration, length = unpack(body, at)
+            serial, kind, follows, duration, cpu, peak, length = unpack(body, at)
         except struct.error:
             raise WireError("an outcome's head is cut off") from None
         at += size
         if kind > STOPPED or follows > SNOOZE or at + length > end or length > MAX_PAYLOAD or not 0.0 <= duration < 1e9:
             raise WireError("an outcome is of no known kind or duration, or longer than allowed")
-        yield OutcomeMessage(serial, kind, follows, duration, body[at : at + length])
+        if not -1.0 <= cpu < 1e9:
+            raise WireError("an outcome has used no possible CPU time")
+        yield OutcomeMessage(serial, kind, follows, duration, body[at : at + length], cpu, peak)
         at += length
 
 

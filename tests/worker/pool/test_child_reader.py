@@ -60,7 +60,7 @@ async def one_child(**keys):
 
 def outcome_of(serial, size=1000):
     """A frame that says that the job has finished, with a result of this size."""
-    return wire.one_outcome_frame(serial, wire.FINISHED, wire.GIVE_UP, 0.0, b"0" * size)
+    return wire.one_outcome_frame(b"0" * size, serial, wire.FINISHED, wire.GIVE_UP, 0.0, -1.0, 0)
 
 
 def test_a_child_that_says_when_it_may_be_sent_jobs_is_heard_at_once():

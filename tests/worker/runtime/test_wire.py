@@ -106,12 +106,16 @@ def test_a_frame_above_the_limit_is_refused_before_it_is_there():
 
 
 @pytest.mark.parametrize(
-    ("duration", "payload"),
-    [(float("nan"), 0), (float("inf"), 0), (-1.0, 0), (1e12, 0), (0.0, wire.MAX_PAYLOAD + 1)],
+    ("duration", "payload", "cpu"),
+    [
+        *((duration, 0, 0.0) for duration in (float("nan"), float("inf"), -1.0, 1e12)),
+        *((0.0, 0, cpu) for cpu in (float("nan"), float("inf"), -2.0, 1e12)),
+        (0.0, wire.MAX_PAYLOAD + 1, 0.0),
+    ],
 )
-def test_an_outcome_that_no_child_of_ours_would_send_is_refused(duration, payload):
+def test_an_outcome_that_no_child_of_ours_would_send_is_refused(duration, payload, cpu):
     """A duration that is none would spoil what is known of run times; a child bounds its results itself."""
-    body = wire.outcomes_frame([wire.OutcomeMessage(1, wire.FINISHED, False, duration, bytes(payload))])[5:]
+    body = wire.outcomes_frame([wire.OutcomeMessage(1, wire.FINISHED, False, duration, bytes(payload), cpu)])[5:]
     with pytest.raises(wire.WireError):
         list(wire.read_outcomes(body))
 

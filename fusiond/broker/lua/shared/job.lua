@@ -10,7 +10,7 @@ local function make_codec()
     't', 'token', 'z', 'last_token', 'c', 'created_at', 'l', 'lengths', 'x', 'expires_at', 'b', 'started_at',
     'q', 'queued_at', 'k', 'crashes', 'r', 'rescues', 'i', 'interrupted', 'm', 'permit', 'w', 'snoozed_since',
     'a', 'cancel', 'y', 'unique', 'f', 'follow', 'g', 'flow', 'o', 'last_outcome', 'n', 'attempts', 'p', 'limit',
-    's', 'score', 'v', 'priority',
+    's', 'score', 'v', 'priority', 'u', 'ran_with',
     'e', 'ended_at', 'R', 'result', 'E', 'error', 'H', 'history', 'G', 'progress',
   }
   local NAME = {}                 -- letter -> field

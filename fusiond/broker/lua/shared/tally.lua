@@ -11,7 +11,7 @@
 --   k          crashes
 --   h          how often a limit has held a job
 --   i          of a minute: how many jobs had become ready in the queue before it
---   R W        µs that attempts ran, and that their jobs had waited
+--   R W C      µs that attempts ran, that their jobs had waited, and that the processor worked for them
 --   R<n> W<n>  attempts in the n-th bucket, from 0 (counters.py has the limits)
 
 -- tallies(): created at the first use
@@ -69,21 +69,23 @@ local function tallies()
   end
 
   -- count_outcomes(at, replies, is_stale): the outcomes that settle.lua has settled. ARGV from `at`: 6 bytes for each
-  -- outcome, which are letter, crash, task and buckets; the two times of each; then name and sums of both times of each
+  -- outcome, which are letter, crash, task and buckets; three times of each; then name and sums of the times of each
   -- task. Most outcomes of a batch have the same 6 bytes, and are counted together
   local function count_outcomes(at, replies, is_stale)
     local codes, times, alike = ARGV[at], ARGV[at + 1], {}
-    local function task_of(code) return ARGV[at + 2 + 3 * struct.unpack('<H', code, 3)] end
-    for task = at + 2, #ARGV, 3 do
+    local function task_of(code) return ARGV[at + 2 + 4 * struct.unpack('<H', code, 3)] end
+    for task = at + 2, #ARGV, 4 do
       count_up(ARGV[task], 'R', ARGV[task + 1])
       count_up(ARGV[task], 'W', ARGV[task + 2])
+      count_up(ARGV[task], 'C', ARGV[task + 3])
     end
     for i, reply in ipairs(replies) do
       local code = codes:sub(6 * i - 5, 6 * i)
       if is_stale and is_stale[i] then
-        local run, wait = struct.unpack('<dd', times, 16 * i - 15)
+        local run, wait, cpu = struct.unpack('<ddd', times, 24 * i - 23)
         count_up(task_of(code), 'R', -run)
         count_up(task_of(code), 'W', -wait)
+        count_up(task_of(code), 'C', -cpu)
       else
         if CODE_OF_REPLY[reply] then code = CODE_OF_REPLY[reply] .. code:sub(2) end
         alike[code] = (alike[code] or 0) + 1

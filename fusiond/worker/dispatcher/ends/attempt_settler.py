@@ -59,6 +59,8 @@ class AttemptSettler:
             self._settle(attempt, verdicts.unknown(attempt, UNKNOWN_DELAY, payload))
             return
         attempt.ran = message.duration
+        attempt.cpu = message.cpu if message.cpu >= 0 else None
+        attempt.peak = message.peak * 1024 or None
         task, policy = self._policy(attempt)
         if message.kind == STOPPED:
             # Its child, which runs other jobs too, was asked to end it: it was canceled, or its lease is over.

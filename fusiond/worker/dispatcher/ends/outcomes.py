@@ -99,9 +99,10 @@ class Outcomes:
         """What Redis is to count of each of these; empty: nothing."""
         if not self._conf.config.counts_jobs:
             return []
+        known = self._conf.tasks
         return [
-            Measured(attempt.task if attempt.task in self._conf.tasks else OTHERS, attempt.ran, attempt.waited)
-            for attempt, _ in batch
+            Measured(each.task if each.task in known else OTHERS, each.ran, each.waited, each.cpu or 0.0)
+            for each, _ in batch
         ]
 
     def keep(self, queue: str, batch: list[Ended], *, unanswered: bool) -> None:

@@ -32,7 +32,7 @@ def outcome_of_run(
 ) -> Outcome:
     """What a child said. STARTED -> FINISHED | SCHEDULED | FAILED."""
     if message.kind == wire.FINISHED:
-        return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), 0, message.payload)
+        return Outcome(attempt.id, attempt.token, "finished", ms(task.result_ttl), ran_with(attempt), message.payload)
     error = error_of(message.payload)
     # Releases and snoozes undo their attempt; what is left besides failures are crashes and rescues.
     failures = attempt.attempts - attempt.crashes - attempt.rescues
@@ -43,6 +43,18 @@ def outcome_of_run(
     if message.follows != wire.RETRY or failures >= policy.max_attempts:
         return _failed(attempt, task, error)
     return Outcome(attempt.id, attempt.token, "retry", ms(_wait(error, policy, failures, rand)), 0, error)
+
+
+def ran_with(attempt: Attempt) -> str:
+    """
+    `<CPU ms>,<peak MiB>,<generation>,<release>`, each empty where it is not known.
+
+    In whole ms and MiB, since few words are sent for outcomes of a batch that differ in their results alone.
+    """
+    cpu = "" if attempt.cpu is None else ms(attempt.cpu)
+    peak = "" if attempt.peak is None else -(-attempt.peak // 1_048_576)
+    generation = "" if attempt.generation is None else attempt.generation
+    return f"{cpu},{peak},{generation},{attempt.release}"
 
 
 def _wait(error: bytes, policy: RetryPolicy, failures: int, rand: Random) -> float:
@@ -170,6 +182,7 @@ def with_history(attempt: Attempt, outcome: Outcome, now_ns: int, host: str) -> 
     about: dict[str, str | int] = {"host": host, "ended": (now_ns - attempt.claimed) // 1_000_000}
     if attempt.ran is not None:
         about["began"] = max(0, int(about["ended"]) - ms(attempt.ran))
+        about["with"] = ran_with(attempt)
     if outcome.payload and outcome.kind != "released":
         error = json.loads(outcome.payload)
         words = (error["code"] if error["code"] != "EXCEPTION" else "", error["type"], error["message"])

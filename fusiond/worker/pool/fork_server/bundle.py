@@ -23,6 +23,7 @@ _RUNTIME = _PACKAGE / "worker" / "runtime"
 FORK_SERVER = (
     "json_depth",
     "wire",
+    "usage",
     "errortext",
     "refusals",
     "task",

@@ -27,7 +27,7 @@ from typing import Any
 from fusiond import hook
 from fusiond.config import environment_files
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup, callback_hosts, calls_urls, serves
-from fusiond.config.release_marks import Marks, marks
+from fusiond.config.release_marks import Marks, marks, release_name
 from fusiond.files import read_secret
 from fusiond.worker.pool.fork_server.bundle import CONCURRENT, FORK_SERVER, LOAD, bundle, privileges
 from fusiond.worker.pool.memory_file import memory_file
@@ -47,6 +47,8 @@ class LaunchedFrom:
     environment: str = ""
     #: what the paths of `reload_on` led to just before
     release: Marks = field(default_factory=dict)
+    #: of that release, for people; empty: neither `reload_on` nor a link to the directory tells it
+    name: str = ""
     #: its directory and its interpreter, by paths without links to directories; None: the daemon's own interpreter
     directory: str = "/"
     python: str | None = None
@@ -81,13 +83,14 @@ def launch(config: Config, group: WorkerGroup, like: LaunchedFrom | None = None)
     like = like if like and Path(like.directory).is_dir() else None
     # Before the directory is resolved: a link that is switched in between is noticed later.
     release = like.release if like else marks(group.reload_on)
+    name = release_name(group.directory, release) if not like else like.name
     group = _without_links(group, like)
     setup = _setup(config, group)
     if hook.path():
         setup["hook"] = hook.handed()
     sources = FORK_SERVER if group.executor == "sync" else CONCURRENT
     launched = start(group, sources, setup, webhooks(config, group))
-    return replace(launched, origin=replace(launched.origin, release=release))
+    return replace(launched, origin=replace(launched.origin, release=release, name=name))
 
 
 def _without_links(group: WorkerGroup, like: LaunchedFrom | None) -> WorkerGroup:

@@ -193,8 +193,9 @@ class ServerHandle:
             self._report(self, Left(int(slot), names))
         elif verb == b"died":
             for line in packet.decode().splitlines():
-                _, slot, _, status = line.split()
-                self._report(self, Died(int(slot), os.waitstatus_to_exitcode(int(status)), ""))
+                _, slot, _, status, cpu, peak = line.split()
+                used = float(cpu), int(peak) * 1024
+                self._report(self, Died(int(slot), os.waitstatus_to_exitcode(int(status)), used=used))
 
     def _read_output(self) -> None:
         """Write what imports print to the group's log."""

@@ -64,12 +64,20 @@ def test_an_outcome_without_an_error_is_not_told_as_a_failure(kind):
 def test_what_the_history_will_say(text):
     """One line of JSON each, whatever the job has said; of what it has printed the last 32 kB."""
     error = json.dumps({"code": "EXCEPTION", "type": "shop.Error", "message": text, "traceback": ""}).encode()
-    tried = attempt(1, claimed=1_000_000, ran=0.25, output_tail=bytearray(text.encode(errors="replace")))
+    tried = attempt(
+        1, claimed=1_000_000, ran=0.25, cpu=0.1, release="a, b", output_tail=bytearray(text.encode(errors="replace"))
+    )
     outcome = verdicts.with_history(tried, Outcome(b"id", "token", "retry", 0, 0, error), 2_001_000_000, "box")
     assert b"\n" not in outcome.about + outcome.printed
     said = json.loads(b"{%b}" % outcome.about[1:])
     known = text.encode(errors="replace").decode()
-    assert said == {"host": "box", "ended": 2000, "began": 1750, "error": f"shop.Error: {known}"[:500]}
+    assert said == {
+        "host": "box",
+        "ended": 2000,
+        "began": 1750,
+        "with": "100,,,a, b",
+        "error": f"shop.Error: {known}"[:500],
+    }
     assert known.encode().endswith(json.loads(outcome.printed).encode())
     assert len(json.loads(outcome.printed).encode()) in (len(known.encode()), 32768)
 
