@@ -13,6 +13,8 @@ from fusiond.broker.keys import VerbGroup
 
 #: failed jobs that are read, or changed, at once
 PAGE: Final = 250
+#: bytes of an error, and of its message, that are compared
+_COMPARED, _MESSAGE = 1000, 120
 #: a text of JSON that may be cut behind it
 _TEXT = r'"{}": ?("(?:[^"\\]|\\.)*"?)'
 
@@ -37,7 +39,7 @@ class FailureGroup(NamedTuple):
     @property
     def digest(self) -> str:
         """Names the group in an address, whatever its queue."""
-        return hashlib.sha256(self.key).hexdigest()[:16]
+        return _digest(self.key)
 
 
 class FailureVerbs(VerbGroup):
@@ -67,6 +69,20 @@ def alike(groups: Iterable[FailureGroup]) -> list[list[FailureGroup]]:
         merged.setdefault(group.digest, []).append(group)
     found = [sorted(each, key=lambda group: group.last, reverse=True) for each in merged.values()]
     return sorted(found, key=lambda each: each[0].last, reverse=True)
+
+
+def group_of(task: str, error: bytes) -> str:
+    """The digest of the group to which a failed job belongs, by its whole error; as `key_of` in `failures.lua`."""
+    said = [re.search(rb'"%s": ?"([^"\\]*)' % name.encode(), error[:_COMPARED]) for name in _PARTS]
+    code, kind, message = (found[1] if found else b"" for found in said)
+    if code == b"EXPIRED" and kind:
+        code = b"EXCEPTION"
+        message = re.sub(rb";? ?not retried: .*\Z|; its? [^;]* when it expired\Z", b"", message, flags=re.DOTALL)
+    return _digest(b"\n".join([task.encode(), code, kind, re.sub(rb"[0-9]+", b"#", message[:_MESSAGE])]))
+
+
+def _digest(key: bytes) -> str:
+    return hashlib.sha256(key).hexdigest()[:16]
 
 
 def _group(queue: str, said: list[Any]) -> FailureGroup:

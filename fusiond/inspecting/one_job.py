@@ -34,6 +34,10 @@ _DELETED: Final = {1: "deleted", 2: _LATER, 3: f"no change; it is {_LATER}"}
 _DISCARDED: Final = _DELETED | {1: "discarded", 2: f"discarded; {_LATER}"}
 
 
+#: of many jobs the statuses before are not known
+_GONE: Final = "gone, or changed meanwhile"
+
+
 class Judgement(NamedTuple):
     """What became of a job."""
 
@@ -49,7 +53,7 @@ def canceled(word: str) -> Judgement:
 
 
 def requeued(code: int, status: JobStatus) -> Judgement:
-    """By the reply of `requeue`. `status`: as it was before; so in the next two."""
+    """By the reply of `requeue`. `status`: as it was before, or empty; so in the next ones."""
     instead = "; enqueue it again" if status is JobStatus.FINISHED else ""
     return Judgement(_REQUEUED.get(code) or f"{_refusal(status)}{instead}", code in (1, 2))
 
@@ -61,7 +65,7 @@ def prioritized(code: int) -> Judgement:
 
 def deleted(code: int, status: JobStatus) -> Judgement:
     """By the reply of `discard` to a delete."""
-    return Judgement(_DELETED.get(code) or f"{status}, it has not ended", bool(code))
+    return Judgement(_DELETED.get(code) or (f"{status}, it has not ended" if status else _GONE), bool(code))
 
 
 def discarded(code: int, status: JobStatus) -> Judgement:
@@ -70,7 +74,7 @@ def discarded(code: int, status: JobStatus) -> Judgement:
 
 
 def _refusal(status: JobStatus) -> str:
-    return f"{status}, neither failed nor canceled"
+    return f"{status}, neither failed nor canceled" if status else _GONE
 
 
 def with_hosts(verbs: Verbs, jobs: Sequence[JobRecord]) -> Plan[list[JobRecord]]:

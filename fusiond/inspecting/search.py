@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fusiond.broker.call import Plan, read_each
+from fusiond.broker.failures import group_of
 from fusiond.broker.queries import JobPage, are_by_end
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
@@ -45,6 +46,8 @@ class JobFilter:
     until: float = float("inf")
     #: is part of its error's code, type or message; upper and lower case are the same
     error: str = ""
+    #: the digest of the failures that it belongs to
+    group: str = ""
 
     @property
     def is_plain(self) -> bool:
@@ -59,6 +62,7 @@ class JobFilter:
             and self.since <= last_moment(job) <= self.until
             and self._has_text(job)
             and self._has_error(job)
+            and (not self.group or group_of(job.task, job.error or b"") == self.group)
         )
 
     def _has_text(self, job: JobRecord) -> bool:
@@ -195,7 +199,7 @@ def _look_further(
 
 def matching(
     verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
-    secret: Secret, tags: Mapping[str, str], looked_at: Callable[[int], None],
+    secret: Secret, tags: Mapping[str, str], looked_at: Callable[[int], object] = lambda _: None,
 ) -> Plan[list[tuple[str, str]]]:  # fmt: skip
     """
     (queue, id) of each job that fits, of all that there are. Raises BrokerError.

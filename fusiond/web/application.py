@@ -32,6 +32,7 @@ from fusiond.web.pages import (
     flow_pages,
     job_pages,
     limit_pages,
+    many_jobs,
     output_pages,
     overview,
     queue_pages,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 ENDPOINTS: tuple[Endpoint, ...] = (
     *overview.ENDPOINTS,
     *job_pages.ENDPOINTS,
+    *many_jobs.ENDPOINTS,
     *output_pages.ENDPOINTS,
     *failure_pages.ENDPOINTS,
     *queue_pages.ENDPOINTS,

@@ -31,6 +31,7 @@ from fusiond.locate.control import ask
 from fusiond.masking import ALL, Secret
 from fusiond.producer.plans import Producer
 from fusiond.web.rights import User, is_among
+from fusiond.web.selections import Selections
 
 T = TypeVar("T")
 
@@ -65,6 +66,7 @@ class Backend:
         verbs: the verbs of its namespace.
         producer: stores jobs.
         runs: steers runs of flows.
+        selections: jobs that people were asked about.
         patterns: of the queues that it has; of others nothing is listed.
         hides_arguments: nobody is shown the arguments of jobs.
     """
@@ -81,6 +83,7 @@ class Backend:
         #: the one that was read last; parts share it
         self._catalogue = [NO_CATALOGUE]
         self._waiting: dict[str, list[int]] = {}
+        self.selections = Selections()
         self.patterns, self.hides_arguments = frozenset({"*"}), False
         self.set_snapshot(snapshot)
 

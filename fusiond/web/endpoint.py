@@ -108,7 +108,7 @@ class Endpoint:
     #: of the view, for the API's document
     returns: type = Done
     inputs: tuple[Input, ...] = ()
-    #: of the page; empty: the API alone has it
+    #: of the page; empty: the API alone has it, or it acts and a browser goes back
     template: str = ""
     #: what the user needs, one of RIGHTS; BY_ACTION: what the input `action` says
     right: str = field(kw_only=True)
@@ -136,7 +136,7 @@ class Endpoint:
         """For a browser."""
         try:
             view = await self._answer(request, _form)
-            if self.method == "GET":
+            if self.template:
                 asked = request.query_params
                 said = defaultdict(str, asked)
                 return responses.page(request, self.template, view=view, said=said, asked=asked.multi_items())
@@ -168,7 +168,7 @@ class Endpoint:
         right, queue = said["action"] if self.right == BY_ACTION else self.right, said.get("queue") or None
         user.require(right, queue, everywhere=self.everywhere)
         view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said))
-        if self.method == "POST":
+        if isinstance(view, Done):
             site.backend.forget()
             audit.info("%s: %s (%s)", user, view.sentence, request.url.path)
         return view
@@ -230,10 +230,11 @@ def _back(request: Request, view: Done) -> str:
         return f"/jobs/{view.job}"
     where = urlsplit(request.headers.get("referer", ""))
     same = where.netloc == request.headers.get("host")
-    return (where.path or "/") + (f"?{where.query}" if where.query else "") if same else "/"
+    path = where.path.removesuffix("/selection")  # where a question was asked there is no page any more
+    return (path or "/") + (f"?{where.query}" if where.query else "") if same else "/"
 
 
 def _with_notice(where: str, key: str) -> str:
     path, _, query = where.partition("?")
-    kept = [part for part in query.split("&") if part and not part.startswith("done=")]
-    return f"{path}?{'&'.join([*kept, f'done={key}'])}"
+    kept = responses.without_notice(query)
+    return f"{path}?{kept}{'&' if kept else ''}done={key}"

@@ -47,8 +47,8 @@ class Input:
     #: numbers
     least: int = 0
     most: int = 1_000_000
-    #: may be given several times
-    many: bool = False
+    #: how often it may be given, if more than once
+    many: int = 0
 
     def read(self, said: str) -> Any:
         """The value of a text. Raises BadInput."""
@@ -102,7 +102,7 @@ class Input:
             found["pattern"] = f"^{self.pattern}$"
         if self.default is not None:
             found["default"] = self.default
-        return {"type": "array", "items": found, "maxItems": 100} if self.many else found
+        return {"type": "array", "items": found, "maxItems": self.many} if self.many else found
 
 
 def moment(name: str, said: str, now: float) -> int:
@@ -154,7 +154,7 @@ def gathered(inputs: tuple[Input, ...], said: Mapping[str, list[str]]) -> dict[s
     found: dict[str, Any] = {}
     for each in inputs:
         texts = [text for text in said.get(each.name, []) if text]
-        if len(texts) > (100 if each.many else 1):
+        if len(texts) > max(1, each.many):
             raise BadInput(f"{each.name}: given {len(texts)} times")
         if not texts and each.required:
             raise BadInput(f"{each.name} is missing: {each.description}")

@@ -90,7 +90,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
     known = {
         "path": request.url.path,
-        "query": request.url.query,
+        "query": without_notice(request.url.query),
         "user": user.name if user else "",
         "navigation": getattr(request.state, "navigation", ()),
         "may": may,
@@ -99,6 +99,11 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         "source": site.backend.source if site and user else "",
     }
     return HTMLResponse(visible(_templates().get_template(template).render(**known | values)), status)
+
+
+def without_notice(query: str) -> str:
+    """The query of a page without the number of a notice."""
+    return "&".join(part for part in query.split("&") if part and not part.startswith("done="))
 
 
 def as_json(value: Any, status: int = 200) -> Response:

@@ -52,15 +52,32 @@ def test_what_was_not_retried_by_its_expiry_is_in_the_group_of_its_exception(das
     assert sorted(group["count"] for group in groups(dashboard).values()) == [1, 3]
 
 
-def test_a_whole_group_is_requeued_or_dropped(dashboard, desk, failures):
-    """In each queue, and nothing else; a group that is gone is 404."""
+def test_the_jobs_of_a_group_are_found(dashboard, desk, failures):
+    """All of it, and no others: as Redis groups them, whatever their errors hold."""
+    for code, message in (
+        ("EXPIRED", "no user 7; not retried: that would be after `expires`"),
+        ("EXPIRED", "x"),
+        ("", ""),
+    ):
+        fail(desk, "default", "send", message, code=code)
+    fail(desk, "default", "send", "é" * 59 + "99 and more", 2)
+    fail(desk, "default", "send", "7" * 130 + "tail", type="")
+    found = groups(dashboard)
+    assert len(found) == 8
+    for group in found.values():
+        jobs = dashboard.get(f"/api/v1/jobs?state=failed&group={group['id']}&limit=500").json
+        assert (len(jobs["jobs"]), jobs["fitting"]) == (group["count"], group["count"]), group
+        assert f"group={group['id']}" in dashboard.get("/failures").text
+
+
+def test_a_whole_group_is_requeued_or_deleted(dashboard, desk, failures):
+    """In each queue, and nothing else."""
     found = groups(dashboard)
     many, few = found["send", "no such user 1 in shard 12"]["id"], found["send", 'quota "gold" exceeded']["id"]
-    assert dashboard.post(f"/api/v1/failures/{many}/requeue").json["jobs"] == 5
+    assert dashboard.post("/api/v1/jobs/bulk", {"group": many, "action": "requeue"}).json["jobs"] == 5
     assert [desk.run(desk.verbs.counts(queue)).queued for queue in ("default", "reports")] == [3, 2]
-    dropped = dashboard.post(f"/api/v1/failures/{few}/drop").json
-    assert (dropped["jobs"], "2 of them a minute after their end at the earliest" in dropped["sentence"]) == (2, True)
-    assert dashboard.post(f"/api/v1/failures/{many}/requeue").status == 404
+    deleted = dashboard.post("/api/v1/jobs/bulk", {"group": few, "action": "delete"}).json
+    assert deleted["sentence"] == "deleted 2 of 2 jobs; 2 of them to be deleted, a minute after its end at the earliest"
     assert desk.run(desk.verbs.counts("reports")).failed == 1
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -158,25 +159,58 @@ def test_a_task_is_suspended_on_the_page_of_its_job(dashboard, desk, jobs):
 
 
 def test_many_jobs_are_changed_by_a_filter(dashboard, desk, jobs):
-    """Only those that fit; as many as are asked for."""
-    reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "action": "cancel", "limit": 4})
-    assert (reply.json["jobs"], desk.run(desk.verbs.counts("reports")).canceled) == (4, 4)
-    assert reply.json["sentence"] == "4 jobs of 4 jobs canceled; more may fit, so do it again"
+    """Only those that fit, and only those of the states of the act: failed ones if no state is named."""
+    reply = dashboard.post("/api/v1/jobs/bulk", {"text": "monthly", "action": "cancel"})
+    assert (reply.json["jobs"], reply.json["sentence"]) == (9, "canceled 9 of 9 jobs")
+    assert dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "action": "requeue"}).json["jobs"] == 0
     reply = dashboard.post("/api/v1/jobs/bulk", {"queue": "reports", "state": ["canceled"], "action": "requeue"})
-    assert reply.json["sentence"] == "4 jobs of 4 jobs queued again"
+    assert reply.json["sentence"] == "requeued 9 of 9 jobs"
     assert desk.run(desk.verbs.counts("reports")).queued == 9
     assert desk.run(desk.verbs.counts("default")).failed == 1
     assert dashboard.post("/api/v1/jobs/bulk", {"queue": "reports"}).status == 400
 
 
-def test_a_button_for_many_jobs_says_which_ones_it_changes(dashboard, desk, jobs):
-    """The states that are deleted, and each state of the filter, though a browser sends an empty one with it."""
-    page = dashboard.get("/jobs?state=failed&state=finished&state=").text
-    assert "Failed, canceled and finished jobs that fit the filter are deleted" in page
+def test_what_is_confirmed_is_done_with_the_jobs_that_were_counted(dashboard, desk, jobs):
+    """Once; not with jobs that fit since then, and what has become of the others is said."""
+    said = {"queue": "reports", "action": "cancel", "state": ["queued"]}
+    asked = dashboard.post("/api/v1/jobs/selection", said).json
+    assert (asked["number"], asked["noun"], len(asked["jobs"])) == (9, "queued job", 9)
+    dashboard.post(f"/api/v1/jobs/{jobs['waiting']}/cancel")
+    desk.run(desk.verbs.enqueue("reports", [NewJob("later", "report", b"[[],{}]")]))
+    confirm = {"selection": asked["selection"], "action": "cancel"}
+    reply = dashboard.post("/api/v1/jobs/bulk", confirm)
+    assert reply.json["sentence"] == "canceled 8 of 9 jobs; 1 has already ended"
+    assert desk.run(desk.verbs.status("reports", "later")) is JobStatus.QUEUED
+    assert dashboard.post("/api/v1/jobs/bulk", confirm).status == 404
+
+
+def test_jobs_that_are_named_are_changed(dashboard, desk, jobs):
+    """Those with which it can be done are counted; nothing is done if none is named where names are meant."""
+    named = [*jobs.values(), "default/gone"]
+    asked = dashboard.post("/api/v1/jobs/selection", {"job": named, "action": "delete"}).json
+    assert (asked["number"], asked["others"], {*asked["jobs"]}) == (2, 2, {jobs["failed"], jobs["finished"]})
+    assert dashboard.post("/api/v1/jobs/bulk", {"job": named, "action": "requeue"}).json["jobs"] == 1
+    reply = dashboard.post("/api/v1/jobs/bulk", {"selected": True, "action": "delete"})
+    assert (reply.status, "no job is selected" in reply.json["error"]) == (400, True)
+
+
+def test_a_browser_is_asked_about_the_number_and_goes_back_to_the_filter(dashboard, desk, jobs):
+    """Without scripts: the page has what can be done in the states of its filter, and each state of it."""
+    cookie = dashboard.log_in().headers["Set-Cookie"].partition(";")[0]
+    own, query = f"http://{dashboard.host}", "state=failed&state=finished&state="
+    page = dashboard.get(f"/jobs?{query}").text
+    assert f'action="/jobs/selection?{query.replace("&", "&amp;")}"' in page
+    assert [page.count(f'value="{verb}"') for verb in ("requeue", "cancel", "delete")] == [2, 0, 2]
     for state in ("failed", "finished"):
-        assert page.count(f'<input type="hidden" name="state" value="{state}">') == 3, "one for each button"
-    reply = dashboard.post("/api/v1/jobs/bulk", {"state": ["failed", "finished"], "action": "delete"})
-    assert reply.json["sentence"] == "2 jobs of 2 jobs deleted"
+        assert page.count(f'<input type="hidden" name="state" value="{state}">') == 1
+    said = "state=failed&state=finished&action=delete"
+    asked = dashboard.ask("POST", f"/jobs/selection?{query}", said, Cookie=cookie, Origin=own).text
+    assert "<h1>Delete 2 failed or finished jobs</h1>" in asked or "<h1>Delete 2 finished or failed jobs</h1>" in asked
+    key = re.search('name="selection" value="([^"]+)"', asked)[1]
+    said, where = f"action=delete&selection={key}", f"{own}/jobs/selection?{query}"
+    reply = dashboard.ask("POST", "/jobs/bulk", said, Cookie=cookie, Origin=own, Referer=where)
+    assert reply.headers["Location"].startswith("/jobs?state=failed&state=finished&")
+    assert "deleted 2 of 2 jobs" in dashboard.ask("GET", reply.headers["Location"], Cookie=cookie).text
 
 
 def test_an_error_of_an_earlier_attempt_is_not_told_as_the_jobs(dashboard, desk):

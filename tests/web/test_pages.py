@@ -18,7 +18,9 @@ from tests.support.fusiond_desk import QUEUES, TASKS
 
 #: pages without a name in their address that need no daemon
 PAGES = sorted(
-    each.path for each in ENDPOINTS if each.template and "{" not in each.path and each.path != "/configuration/plan"
+    each.path
+    for each in ENDPOINTS
+    if each.template and each.method == "GET" and "{" not in each.path and each.path != "/configuration/plan"
 )
 
 

@@ -42,7 +42,7 @@ EXAMPLES = {
 EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
 
 #: inputs without which a request is refused with 400
-NEEDED = {"/jobs": {"task": "send"}, "/jobs/bulk": {"action": "requeue"}}
+NEEDED = {"/jobs": {"task": "send"}, "/jobs/bulk": {"action": "requeue"}, "/jobs/selection": {"action": "requeue"}}
 NEEDED |= {"/jobs/{queue}/{id}/priority": {"priority": "high"}}
 
 
@@ -111,7 +111,11 @@ def test_an_act_over_a_filter_needs_the_right_of_the_act(open_dashboard, jobs, d
         for other in ("requeue", "cancel", "delete"):
             reply = ask(dashboard, "g", f"{API}/jobs/bulk", {"action": other})
             assert reply.status == (200 if other == action else 403)
-        assert ask(dashboard, "g", f"{API}/jobs/bulk", {"action": action, "queue": "default"}).status == 403
+        for said in ({"queue": "default"}, {"job": ["reports/a", "default/send80"]}):
+            assert ask(dashboard, "g", f"{API}/jobs/bulk", {"action": action} | said).status == 403
+        counted = {"action": action, "job": ["default/send80"]}
+        key = dashboard.post(f"{API}/jobs/selection", counted).json["selection"]
+        assert ask(dashboard, "g", f"{API}/jobs/bulk", {"action": action, "selection": key}).json["jobs"] == 0
     assert desk.run(desk.verbs.counts("default")).failed == 1
 
 
@@ -203,7 +207,7 @@ def test_a_role_with_queues_sees_nothing_of_others(opened, desk, jobs):
     for path in ("/jobs?queue=default", "/jobs/default/send80", "/failures?queue=default", "/limits?queue=default"):
         assert "in queue default" in read(path)["error"], path
     group = next(each["id"] for each in whole["groups"] if each["task"] == "send")
-    assert ask(opened, "support", f"{API}/failures/{group}/requeue", {}).status == 404
+    assert ask(opened, "support", f"{API}/jobs/bulk", {"group": group, "action": "requeue"}).json["jobs"] == 0
     assert desk.run(desk.verbs.counts("default")).failed == 1
 
 
@@ -214,7 +218,7 @@ def test_a_page_without_the_right_is_not_in_the_navigation(opened, jobs):
     page = ask(opened, "support", "/jobs").text
     shown = re.findall('<li><a href="([^"]+)"', page)
     assert shown == ["/jobs", "/failures", "/queues", "/limits", "/broken", "/audit"]
-    assert ("Requeue these" in page, "Cancel these" in page, "Enqueue a job" in page) == (True, False, True)
+    assert ('value="requeue"' in page, 'value="cancel"' in page, "Enqueue a job" in page) == (True, False, True)
     page = ask(opened, "support", "/jobs/reports/a").text
     assert (">Requeue<" in page, "Delete" in page) == (True, False)
     assert "Suspend" not in ask(opened, "support", "/queues").text

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
@@ -22,70 +20,25 @@ from fusiond.cli.terminal.text import count, tell
 from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from fusiond.broker.call import Call
-    from fusiond.inspecting.one_job import Judgement
+    from fusiond.broker.verbs import Verbs
+    from fusiond.inspecting.job_changes import JobChange
     from fusiond.job import JobRecord
-
-    #: makes the calls for jobs of one queue, whose replies together are one word or code for each
-    Change = Callable[[broker.Session, str, list[str]], list[Call[Any]]]
 
 _WAITING: Final = ("queued", "held", "scheduled", "deferred", "started")
 _ENDED: Final = ("finished", "failed", "canceled")
-#: ids in one call, and names that --dry-run prints
-_PAGE, _SHOWN = 500, 20
-
-
-@dataclass(frozen=True, slots=True)
-class JobChange:
-    """What one command does with jobs."""
-
-    verb: str
-    done: str
-    #: of jobs that it can be done with, and of those that are meant if none is named
-    statuses: tuple[str, ...]
-    default: tuple[str, ...]
-    change: Change
-    #: (reply, status before) → what became of the job
-    judge: Callable[[Any, Any], Judgement]
-
-
-def _cancel_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
-    return [session.verbs.cancel(queue, id_, who=session.who) for id_ in ids]
-
-
-def _requeue_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
-    return [session.verbs.requeue(queue, ids, who=session.who)]
-
-
-def _discard_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
-    return [session.verbs.discard(queue, ids, who=session.who)]
-
-
-def _delete_calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
-    return [session.verbs.discard(queue, ids, finished=True, who=session.who)]
-
-
-def _changes() -> dict[str, JobChange]:
-    from fusiond.inspecting import one_job
-
-    return {
-        act.verb: act
-        for act in (
-            JobChange("requeue", "requeued", ("failed", "canceled"), ("failed",), _requeue_calls, one_job.requeued),
-            JobChange("discard", "discarded", ("failed", "canceled"), ("failed",), _discard_calls, one_job.discarded),
-            JobChange("delete", "deleted", _ENDED, _ENDED, _delete_calls, one_job.deleted),
-            JobChange("cancel", "canceled", _WAITING, _WAITING, _cancel_calls, lambda word, _: one_job.canceled(word)),
-        )
-    }
+#: names that --dry-run prints
+_SHOWN = 20
 
 
 def _prioritizing(priority: int) -> JobChange:
+    from fusiond.inspecting.job_changes import JobChange
     from fusiond.inspecting.one_job import prioritized
 
-    def calls(session: broker.Session, queue: str, ids: list[str]) -> list[Call[Any]]:
-        return [session.verbs.prioritize(queue, ids, priority, who=session.who)]
+    def calls(verbs: Verbs, queue: str, ids: list[str], who: str) -> list[Call[Any]]:
+        return [verbs.prioritize(queue, ids, priority, who=who)]
 
     return JobChange("prioritize", "prioritized", (), (), calls, lambda code, _: prioritized(code))
 
@@ -172,7 +125,9 @@ def _discard(options: arguments.Options) -> int:
 
 
 def _act(options: arguments.Options, verb: str) -> int:
-    act, is_all = _changes()[verb], getattr(options, "all", False)
+    from fusiond.inspecting.job_changes import CHANGES
+
+    act, is_all = CHANGES[verb], getattr(options, "all", False)
     if bool(options.jobs) == (is_all or is_filtered(options)):
         everything = ", or give --all" if hasattr(options, "all") else ""
         raise UsageError(f"name jobs, or give filters such as --task and --since{everything}")
@@ -184,6 +139,8 @@ def _act(options: arguments.Options, verb: str) -> int:
 
 
 def _of_named(session: broker.Session, options: arguments.Options, act: JobChange) -> int:
+    from fusiond.inspecting.job_changes import replies_of
+
     jobs, is_missing = [], False
     for name in options.jobs:
         try:
@@ -193,7 +150,8 @@ def _of_named(session: broker.Session, options: arguments.Options, act: JobChang
             is_missing = True
     if getattr(options, "dry_run", False):
         return _tell_dry(options, act, [job.name for job in jobs])
-    replies = [_replies(session, act, job.queue, [job.id])[0] for job in jobs]
+    calls = ((act.calls(session.verbs, job.queue, [job.id], session.who)) for job in jobs)
+    replies = [session.run(replies_of(each))[0] for each in calls]
     judged = [act.judge(reply, job.status) for job, reply in zip(jobs, replies, strict=True)]
     document = [_document(act, *each) for each in zip(jobs, replies, strict=True)]
     lines = (f"{job.name}: {became.text}" for job, became in zip(jobs, judged, strict=True))
@@ -211,42 +169,25 @@ def _document(act: JobChange, job: JobRecord, reply: Any) -> dict[str, Any]:
     return {"job": job.name, act.done: reply in (1, 2) if act.verb == "prioritize" else bool(reply)}
 
 
-def _replies(session: broker.Session, act: JobChange, queue: str, ids: list[str]) -> list[Any]:
-    found = session.run_all(act.change(session, queue, ids))
-    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
-
-
 # -- all that fit
 
 
 def _of_filtered(session: broker.Session, options: arguments.Options, act: JobChange) -> int:
-    from collections import Counter
+    from fusiond.inspecting.job_changes import change_jobs, done_with, others
 
-    statuses = options.status or list(act.default)
+    statuses = act.meant(options.status or ())
     names = _matching(session, options, statuses)
     if options.dry_run:
         return _tell_dry(options, act, [f"{queue}/{id_}" for queue, id_ in names])
     noun = f"{' or '.join(statuses)} job" if options.status or len(statuses) == 1 else "job"
     if names:
         confirm(f"{act.verb} {count(len(names), noun)}{in_words(options)}", options)
-    became: dict[str, Counter[Judgement]] = {queue: Counter() for queue, _ in names}
     with Progress(f"jobs {act.done}") as progress:
-        for queue, ids in _pages(names):
-            became[queue].update(act.judge(reply, "") for reply in _replies(session, act, queue, ids))
-            progress.to(progress.done + len(ids))
-    document = {queue: sum(number for each, number in found.items() if each.done) for queue, found in became.items()}
-    lines = [f"{queue}: {count(document[queue], 'job')} {act.done}{_others(act, became[queue])}" for queue in became]
+        became = session.run(change_jobs(session.verbs, act, names, session.who, progress.to))
+    document = {queue: done_with(found) for queue, found in became.items()}
+    lines = [f"{queue}: {count(document[queue], 'job')} {act.done}{others(act, became[queue])}" for queue in became]
     arguments.answer(options, document, lambda: "\n".join(lines) or f"no {noun}{in_words(options)}")
     return OK if all(each.done for found in became.values() for each in found) else REFUSED
-
-
-def _others(act: JobChange, found: Mapping[Judgement, int]) -> str:
-    """What became of jobs with which it was not simply done."""
-    named = ((each, number) for each, number in found.items() if each.text != act.done)
-    return "".join(
-        f"; {number:,} {'of them ' if each.done else ''}{each.text.removeprefix(f'{act.done}; ')}"
-        for each, number in named
-    )
 
 
 def _matching(session: broker.Session, options: arguments.Options, statuses: Sequence[str]) -> list[tuple[str, str]]:
@@ -263,13 +204,6 @@ def _matching(session: broker.Session, options: arguments.Options, statuses: Seq
             secret=catalogue.secret(), tags=catalogue.log_tags, looked_at=progress.to,
         )  # fmt: skip
         return session.run(found)
-
-
-def _pages(names: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
-    for queue, group in groupby(names, key=lambda name: name[0]):
-        ids = [id_ for _, id_ in group]
-        for at in range(0, len(ids), _PAGE):
-            yield queue, ids[at : at + _PAGE]
 
 
 def _tell_dry(options: arguments.Options, act: JobChange, names: list[str]) -> int:

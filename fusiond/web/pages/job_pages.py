@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
+from fusiond.inspecting.job_changes import CHANGES
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
 from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, prioritized, requeued, waits_for, with_hosts
 from fusiond.inspecting.why_waiting import why_not_begun
@@ -19,21 +20,19 @@ from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.producer.new_jobs import priority_number
 from fusiond.schedule.held_keeping import suspended_tasks
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import BY_ACTION, Done, NotThere, WebCall, acts, reads, view_of
-from fusiond.web.filters import plural, span
+from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
+from fusiond.web.filters import span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
-from fusiond.web.pages.job_search import DEPTH, FILTERS, search
+from fusiond.web.pages.job_search import DEPTH, FILTERS, filter_of, search
+from fusiond.web.pages.many_jobs import ACTIONS
 from fusiond.web.pages.queue_pages import NAME
 
 ONE = "/jobs/{queue}/{id}"
 JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
 _LIMIT = Input("limit", "jobs to show", form="number", default=50, least=1, most=500)
-#: jobs that one action over a filter changes
-_BULK = 10_000
 #: events of a job that are shown
 _EVENTS = 100
-_PAGE = 200
 #: characters of a call or an error in a list
 _DETAIL = 300
 
@@ -67,6 +66,10 @@ class Jobs:
     looked_at: int
     among: int
     complete: bool
+    #: how many fit; None: not all were looked at
+    fitting: int | None
+    #: what the user may do with jobs of these states
+    actions: list[str]
     #: the names of queues and tasks, for the filter
     queues: list[str]
     tasks: list[str]
@@ -129,7 +132,9 @@ async def _list(call: WebCall) -> Jobs:
     tasks = sorted(name for name, task in (await backend.catalogue()).tasks.items() if backend.has(task["queue"]))
     rows = [_row(job) for job in found.jobs]
     complete = found.looked_at >= found.among and not found.unreadable
-    return Jobs(rows, found.looked_at, found.among, complete, await backend.queues(), tasks)
+    fitting = found.among if filter_of(call.said).is_plain else None if found.more else len(found.jobs)
+    actions = [name for name in ACTIONS if CHANGES[name].meant(call["state"]) and call.user.may(name)]
+    return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, await backend.queues(), tasks)
 
 
 def _row(record: JobRecord) -> JobRow:
@@ -312,32 +317,6 @@ def _number_or_text(said: Any) -> Any:
     return said
 
 
-async def _bulk(call: WebCall) -> Done:
-    """The same for each job that fits a filter, the newest first, at most so many."""
-    found = await search(call.backend, call.said, most=call["limit"], depth=call["depth"], patient=True)
-    by_queue: dict[str, list[str]] = {}
-    for job in found.jobs:
-        by_queue.setdefault(job.queue, []).append(job.id)
-    changed = 0
-    for queue, ids in by_queue.items():
-        for start in range(0, len(ids), _PAGE):
-            changed += await _change(call, queue, ids[start : start + _PAGE])
-    word = {"requeue": "queued again", "cancel": "canceled", "delete": "deleted"}[call["action"]]
-    rest = "; more may fit, so do it again" if found.more or len(found.jobs) == call["limit"] else ""
-    return Done(f"{plural(changed, 'job')} of {plural(len(found.jobs), 'job')} {word}{rest}", jobs=changed)
-
-
-async def _change(call: WebCall, queue: str, ids: list[str]) -> int:
-    """How many of these jobs were changed."""
-    backend, verbs, who = call.backend, call.backend.verbs, call.asker
-    if call["action"] == "cancel":
-        words = await backend.run_all([verbs.cancel(queue, id_, who=who) for id_ in ids])
-        return sum(word in ("canceled", "asked") for word in words)
-    requeue = call["action"] == "requeue"
-    change = verbs.requeue(queue, ids, who=who) if requeue else verbs.discard(queue, ids, finished=True, who=who)
-    return sum(code in (1, 2) for code in await backend.run(change))
-
-
 #: inputs of `enqueue` that are options of the call
 _OPTIONS = tuple(field.name for field in dataclasses.fields(Options))
 #: those of them that may be numbers
@@ -370,17 +349,12 @@ _ENQUEUE = (
     Input("like", "a job of the task, whose values are meant where an argument is •••", "body", longest=400),
 )
 _PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", required=True)
-_ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
-_MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
-
-_BULK_INPUTS = (*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION)
 _TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{1,255}", longest=255, required=True),)
 _suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (
     reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
     acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
-    acts(BY_ACTION, "/jobs/bulk", _bulk, "Requeue, cancel or delete the jobs that fit a filter", _BULK_INPUTS),
     reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
     acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),
     acts("priority", f"{ONE}/priority", _prioritize, "Change the priority of a job that waits", (*JOB, _PRIORITY)),

@@ -17,37 +17,48 @@ _LONG: Final = 10.0
 STATES: Final = ("failed", "started", "queued", "held", "scheduled", "deferred", "canceled", "finished")
 #: the inputs of a search
 FILTERS: Final = (
-    Input("state", "states of jobs; none: all", words=STATES, many=True),
+    Input("state", "states of jobs; none: all", words=STATES, many=len(STATES)),
     Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255),
-    Input("task", "the name of a task", pattern="[A-Za-z0-9_.-]{1,100}"),
+    Input("task", "the name of a task", longest=255),
     Input("tag", "the log tag of jobs", longest=255),
     Input("text", "a text in the arguments, the error or the id"),
     Input("since", "a time, or how long ago, such as 2h", form="moment"),
     Input("until", "the same", form="moment"),
+    Input("group", "the id of a group of failures", pattern="[0-9a-f]{16}"),
 )
 DEPTH: Final = Input("depth", "jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 
 
-async def search(backend: Backend, said: Any, *, most: int, depth: int, patient: bool = False) -> FoundJobs:
+async def search(backend: Backend, said: Any, *, most: int, depth: int) -> FoundJobs:
     """
     The newest jobs that fit what a call says, at most `most`. Raises BrokerError, NotThere.
 
-    It takes little time, unless the caller is `patient`, or asks for a depth above the default.
+    It takes little time, unless the caller asks for a depth above the default.
     """
-    queues = await backend.queues()
-    if said["queue"] and said["queue"] not in queues:
-        raise NotThere(f"there is no queue {said['queue']!r}")
-    tasks, tags = ([said[name]] if said[name] else [] for name in ("task", "tag"))
-    given = {name: said[name] for name in ("text", "since", "until") if said[name]}
     plan = searched(
         backend.verbs,
-        [said["queue"]] if said["queue"] else queues,
+        await queues_of(backend, said),
         said["state"] or STATES,
-        JobFilter(tuple(tasks), tuple(tags), **given),
+        filter_of(said),
         most=most,
         depth=depth,
-        seconds=_LONG if patient or depth > DEPTH.default else _QUICK,
+        seconds=_LONG if depth > DEPTH.default else _QUICK,
         secret=await backend.secret(),
         tags=(await backend.catalogue()).log_tags,
     )
     return await backend.run(plan)
+
+
+async def queues_of(backend: Backend, said: Any) -> list[str]:
+    """Where to look. Raises BrokerError, NotThere."""
+    queues = await backend.queues()
+    if said["queue"] and said["queue"] not in queues:
+        raise NotThere(f"there is no queue {said['queue']!r}")
+    return [said["queue"]] if said["queue"] else queues
+
+
+def filter_of(said: Any) -> JobFilter:
+    """What a call says of the jobs, apart from queue and state."""
+    tasks, tags = ([said[name]] if said[name] else [] for name in ("task", "tag"))
+    given = {name: said[name] for name in ("text", "since", "until", "group") if said[name]}
+    return JobFilter(tuple(tasks), tuple(tags), **given)
