@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Word, decoded, plain
 from fusiond.broker.keys import Keys, VerbGroup
-from fusiond.broker.records import Outcome
+from fusiond.broker.records import Counts, Outcome
 from fusiond.errors import BrokerError
 
 #: s; the highest value of each bucket of run and wait times. One more bucket has what is above the last
@@ -207,10 +207,11 @@ class Rate(NamedTuple):
     #: whose attempts ended
     leaves: float
 
-    def seconds_until_empty(self, waiting: int) -> float | None:
-        """Until so many jobs have begun; None: never, if it goes on so."""
-        falls = self.leaves - (self.arrives or 0.0)
-        return 0.0 if not waiting else waiting / falls if falls > 0 else None
+    def seconds_until_empty(self, counts: Counts) -> float | None:
+        """Until its ready jobs have begun; None: never, if it goes on so."""
+        waiting, falls = counts.queued + counts.inbox, self.leaves - (self.arrives or 0.0)
+        goes_on = falls > 0 and not (counts.suspended_by_operator or counts.suspended_by_file)
+        return 0.0 if not waiting else waiting / falls if goes_on else None
 
 
 class CounterVerbs(VerbGroup):

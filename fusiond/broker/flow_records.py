@@ -101,7 +101,7 @@ class RunWrite:
     #: then as a step of another run, the letter of its end, and its result or why it failed
     end: tuple[str, bytes] = ("", b"")
     step_of: StepOf | None = None
-    #: an event that is told of it, such as `flow.paused`, and who asked for it; empty: none
+    #: an event that is told of it, such as `flow.suspended`, and who asked for it; empty: none
     event: str = ""
     who: str = ""
     #: runs that begin: id → fields

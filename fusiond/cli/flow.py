@@ -26,9 +26,9 @@ _MARKS: Final = {"finished": "●", "running": "◐", "waiting": "○", "failed"
 
 
 def register(subparsers: Any) -> None:
-    """Add `flow run`, `list`, `show`, `pause`, `resume`, `cancel` and `retry`."""
+    """Add `flow run`, `list`, `show`, `suspend`, `resume`, `cancel` and `requeue`."""
     commands = arguments.commands_below(
-        subparsers, "flow", "[broker] Runs of flows: run, list, show, pause, resume, cancel, retry."
+        subparsers, "flow", "[broker] Runs of flows: run, list, show, suspend, resume, cancel, requeue."
     )
     run = arguments.command(commands, "run", _run)
     run.add_argument("flow", metavar="FLOW", help="a flow of the file")
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
     show = arguments.command(commands, "show", _show)
     steering = [
         arguments.command(commands, name, handler)
-        for name, handler in (("pause", _pause), ("resume", _resume), ("cancel", _cancel), ("retry", _retry))
+        for name, handler in (("suspend", _suspend), ("resume", _resume), ("cancel", _cancel), ("requeue", _requeue))
     ]
     show.add_argument("run", metavar="RUN", help="queue/id, or the id alone")
     show.add_argument("--step", metavar="STEP", help="show the jobs of this step, those that failed first")
@@ -120,14 +120,14 @@ def _at(ms: int | None) -> str:
     return "" if ms is None else time.strftime("%a %H:%M:%S", time.localtime(ms / 1000))
 
 
-def _pause(options: arguments.Options) -> int:
+def _suspend(options: arguments.Options) -> int:
     """[broker] Have no further step of these runs begin; what runs goes on."""
-    return _steer(options, lambda control, ref, who: control.pause(ref, on=True, who=who))
+    return _steer(options, lambda control, ref, who: control.suspend(ref, on=True, who=who))
 
 
 def _resume(options: arguments.Options) -> int:
-    """[broker] Undo pause."""
-    return _steer(options, lambda control, ref, who: control.pause(ref, on=False, who=who))
+    """[broker] Undo suspend."""
+    return _steer(options, lambda control, ref, who: control.suspend(ref, on=False, who=who))
 
 
 def _cancel(options: arguments.Options) -> int:
@@ -135,9 +135,9 @@ def _cancel(options: arguments.Options) -> int:
     return _steer(options, lambda control, ref, who: control.cancel(ref, who=who), "has ended already")
 
 
-def _retry(options: arguments.Options) -> int:
+def _requeue(options: arguments.Options) -> int:
     """[broker] Run the steps again that failed or were canceled, and those that were skipped for it."""
-    return _steer(options, lambda control, ref, who: control.retry(ref, who=who), "neither failed nor was canceled")
+    return _steer(options, lambda control, ref, who: control.requeue(ref, who=who), "neither failed nor was canceled")
 
 
 def _steer(options: arguments.Options, plan: Any, refused: str = "") -> int:

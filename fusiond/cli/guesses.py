@@ -38,6 +38,22 @@ GUESSES: Final = {
     "diff": "plan",
     "apply": "reload",
     "start": "run",
+    "job requeue": "requeue",
+    "job retry": "requeue",
+    "job kill": "job cancel",
+    "job rm": "job delete",
+    "queue suspend": "suspend",
+    "queue pause": "suspend",
+    "queue resume": "resume",
+    "queue show": "queue list",
+    "task pause": "task suspend",
+    "cron pause": "cron suspend",
+    "cron trigger": "cron run",
+    "cron show": "cron explain",
+    "flow start": "flow run",
+    "flow pause": "flow suspend",
+    "flow retry": "flow requeue",
+    "flow status": "flow show",
 }
 #: suggestions for one word
 _MOST: Final = 3
@@ -46,10 +62,12 @@ _CHOICE: Final = re.compile(r"invalid choice: '(?P<word>[^']*)' \(choose from (?
 
 def meant(words: list[str], commands: set[str]) -> tuple[list[str], str]:
     """The words with the command that is meant, and a note that names it; "": they are as they were."""
-    if not words or words[0] in commands or words[0] not in GUESSES:
-        return words, ""
-    command = GUESSES[words[0]]
-    return [*command.split(), *words[1:]], f"note: `{words[0]}` is `fusiond {command}` here"
+    for length in (2, 1):
+        said = " ".join(words[:length])
+        if said in GUESSES and said not in commands:
+            command = GUESSES[said]
+            return [*command.split(), *words[length:]], f"note: `{said}` is `fusiond {command}` here"
+    return words, ""
 
 
 def suggestion(message: str) -> str:

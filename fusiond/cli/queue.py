@@ -63,7 +63,7 @@ def _list(options: arguments.Options) -> int:
 
 
 def _rates(rate: Rate, counts: Counts) -> dict[str, float | None]:
-    empty = rate.seconds_until_empty(counts.queued + counts.inbox)
+    empty = rate.seconds_until_empty(counts)
     return {"in_per_s": rate.arrives, "out_per_s": rate.leaves, "empty_in_s": empty}
 
 
@@ -172,7 +172,7 @@ def listed(counted: Mapping[str, Counts], rates: Mapping[str, Rate] | None = Non
 def _rate_cells(rate: Rate, counts: Counts) -> tuple[str, str, str]:
     """Jobs per second that come and go; when it is empty if it goes on so."""
     waiting = counts.queued + counts.inbox
-    empty = rate.seconds_until_empty(waiting)
+    empty = rate.seconds_until_empty(counts)
     come = "" if rate.arrives is None else f"{rate.arrives:,.1f}"
     return come, f"{rate.leaves:,.1f}", "" if not waiting else "never" if empty is None else f"in {span(empty)}"
 

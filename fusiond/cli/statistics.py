@@ -72,11 +72,11 @@ def _ps(options: arguments.Options) -> None:
 
 
 def _usual(seconds: float, usual: float | None) -> str:
-    """`below 5s: 12 ×`, `below 5s`, or "" if it is not known."""
+    """`12 × 5s`, `5s`, or "" if it is not known."""
     if usual is None:
         return ""
-    times = f": {seconds / usual:,.0f} ×" if seconds >= _NOTED * usual else ""
-    return f"below {span(usual)}{times}"
+    times = f"{seconds / usual:,.0f} × " if seconds >= _NOTED * usual else ""
+    return f"{times}{span(usual)}"
 
 
 def _stats(options: arguments.Options) -> None:

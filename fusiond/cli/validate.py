@@ -34,6 +34,7 @@ def register(subparsers: Any) -> None:
     validate = arguments.command(subparsers, "validate", _validate)
     add = validate.add_argument
     add("files", nargs="*", metavar="FILE", help="- is standard input; default: the file that `run` would use")
+    arguments.add_file(validate)
     add("--format", choices=_FORMATS, help="default: text, or github if GITHUB_ACTIONS=true")
     add("--json", action="store_const", const="json", dest="format", help="as --format json")
     add("--strict", action="store_true", help="warnings fail, too")
@@ -57,7 +58,7 @@ def _validate(options: arguments.Options) -> int:
 
     Needs neither Redis nor a daemon. docs/rules.md lists the codes.
     """
-    named = options.files or [str(file.short_path(None))]
+    named = options.files or [str(file.short_path(options.config))]
     names = ["<stdin>" if name == _STDIN else name for name in named]
     results = {name: _load(name, options) for name in dict.fromkeys(names)}
     style = options.format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")

@@ -2,7 +2,7 @@
 Handles of runs of flows.
 
     run = jobs.run_flow("nightly_etl", day="2026-11-23")
-    run.status()            # running, paused, canceling, finished, failed or canceled
+    run.status()            # running, suspended, canceling, finished, failed or canceled
     run.steps()             # {"extract": "finished", "load": "running", "report": "waiting"}
     run.result(timeout=60)  # {"report": …}: the results of the steps after which no other comes
 """
@@ -35,7 +35,7 @@ class FlowRun(RunHandle):
     __slots__ = ()
 
     def status(self) -> str:
-        """How it stands: running, paused, canceling, finished, failed or canceled. Raises JobNotFound."""
+        """How it stands: running, suspended, canceling, finished, failed or canceled. Raises JobNotFound."""
         view: RunView = self._run(self._control.view(self._ref))
         return view.status
 

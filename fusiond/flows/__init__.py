@@ -8,7 +8,7 @@ Runs of flows: what follows when, and the verbs' use for it.
     run_callbacks.py the job that is called at its end
     run_plans.py     advance a run: read it, begin steps, write it
     lost_jobs.py     end the steps whose jobs are gone
-    run_control.py   start, pause, resume, cancel and retry runs; list and show them
+    run_control.py   start, suspend, resume, cancel and requeue runs; list and show them
 
 The first three are pure. Nobody leads: whoever starts a run, takes in the end of a step, or sweeps, takes it a step
 further.

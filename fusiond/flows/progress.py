@@ -7,7 +7,7 @@ The state of a run of a flow, and what follows from the ends of its jobs. Pure.
     waiting -> canceled                the run is canceled
     running -> finished                all of its jobs have finished
     running -> failed | canceled       all of them have ended, and one has failed or was canceled
-    failed, canceled, skipped -> waiting    the run is retried
+    failed, canceled, skipped -> waiting    the run is requeued
 
 A run has ended when all of its steps have. It has failed if one of them has.
 """
@@ -80,12 +80,12 @@ class RunState:
     #: running, finished, failed or canceled
     status: str = "running"
     #: nothing more begins until it is resumed
-    paused: bool = False
+    suspended: bool = False
     #: the same, as the runs that are steps of this one were told
-    told_paused: bool = False
+    told_suspended: bool = False
     #: a cancel was asked
     canceling: bool = False
-    #: 1, and 1 more with each retry
+    #: 1, and 1 more with each requeue
     round: int = 1
 
     def to_json(self) -> str:
@@ -108,7 +108,7 @@ class RunState:
         """How it stands, for people."""
         if self.has_ended:
             return self.status
-        return "canceling" if self.canceling else "paused" if self.paused else self.status
+        return "canceling" if self.canceling else "suspended" if self.suspended else self.status
 
 
 def new_run(flow: FlowShape) -> RunState:
@@ -146,7 +146,7 @@ def settle(flow: FlowShape, state: RunState, ends: Mapping[str, Ends]) -> list[s
                 changed = True
     if all(step.has_ended for step in state.steps.values()):
         state.status = _end_of_run(state)
-    return [] if state.paused else ready
+    return [] if state.suspended else ready
 
 
 def begin(state: RunState, name: str, jobs: int) -> None:
@@ -162,10 +162,10 @@ def refuse(state: RunState, name: str, reason: str) -> None:
         step.status = "failed"
 
 
-def pause(state: RunState, *, on: bool) -> bool:
+def suspend(state: RunState, *, on: bool) -> bool:
     """Have nothing more begin, or go on; whether that changes anything."""
-    changes = not state.has_ended and state.paused != on
-    state.paused = on if changes else state.paused
+    changes = not state.has_ended and state.suspended != on
+    state.suspended = on if changes else state.suspended
     return changes
 
 
@@ -176,7 +176,7 @@ def cancel(state: RunState) -> bool:
     return changes
 
 
-def retry(state: RunState, ends: Mapping[str, Ends]) -> list[str]:
+def requeue(state: RunState, ends: Mapping[str, Ends]) -> list[str]:
     """
     Have the steps run again that did not finish. What finished stays as it is.
 
@@ -184,7 +184,7 @@ def retry(state: RunState, ends: Mapping[str, Ends]) -> list[str]:
         the steps that had begun: of these only the jobs that did not finish run again.
     """
     state.round += 1
-    state.status, state.canceling, state.paused, state.told_paused = "running", False, False, False
+    state.status, state.canceling, state.suspended, state.told_suspended = "running", False, False, False
     again = [name for name, step in state.steps.items() if step.status in ("failed", "canceled", "skipped")]
     for name in again:
         state.steps[name] = StepState(round=state.round)

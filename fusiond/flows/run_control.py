@@ -1,5 +1,5 @@
 """
-What people and producers ask of runs: start, pause, resume, cancel, retry, list, show, and the result.
+What people and producers ask of runs: start, suspend, resume, cancel, requeue, list, show, and the result.
 
 A change is written to the record first; then the run is advanced and the outbox delivered, here and now. If this
 process ends in between, whoever comes next does the rest.
@@ -24,7 +24,7 @@ from fusiond.flows import progress
 from fusiond.flows.progress import Ends, RunState
 from fusiond.flows.run_callbacks import failure_of
 from fusiond.flows.run_plans import Advancer
-from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, retried_fields
+from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, requeued_fields
 from fusiond.flows.shapes import Shape
 from fusiond.masking import HIDDEN, Secret
 
@@ -57,7 +57,7 @@ class RunView(NamedTuple):
 
     ref: RunRef
     flow: str
-    #: running, paused, canceling, finished, failed or canceled
+    #: running, suspended, canceling, finished, failed or canceled
     status: str
     created_at: int
     #: 0: it goes on
@@ -166,14 +166,14 @@ class RunControl:
                 return int(confirmed)
         return 0
 
-    def pause(self, ref: RunRef, *, on: bool, who: str = "") -> Plan[str]:
+    def suspend(self, ref: RunRef, *, on: bool, who: str = "") -> Plan[str]:
         """
         Have nothing more begin, or go on; its status then. What runs goes on. Raises JobNotFound.
 
         `who`: asks, for the event; so in the next two.
         """
-        mutate = functools.partial(progress.pause, on=on)
-        return (yield from self._changed(ref, mutate, "flow.paused" if on else "flow.resumed", who))
+        mutate = functools.partial(progress.suspend, on=on)
+        return (yield from self._changed(ref, mutate, "flow.suspended" if on else "flow.resumed", who))
 
     def cancel(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
         """Cancel what runs of it; nothing more begins. False: it has ended already. Raises JobNotFound."""
@@ -187,13 +187,13 @@ class RunControl:
             yield from deliver_outbox(self._broker, queue)
         return True
 
-    def retry(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
+    def requeue(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
         """Have the steps run again that did not finish. False: it finished, or goes on. Raises JobNotFound."""
         while True:
             run = yield from self._of_root(ref)
             if run.state.status not in ("failed", "canceled"):
                 return False
-            write = RunWrite(retried_fields(run), again_ms=0, event="flow.retried", who=who)
+            write = RunWrite(requeued_fields(run), again_ms=0, event="flow.requeued", who=who)
             if (yield self._broker.write_run(ref.queue, ref.id, run.record.version, write)):
                 yield from deliver_outbox(self._broker, ref.queue, advance=True)
                 return True

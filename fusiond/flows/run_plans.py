@@ -30,7 +30,7 @@ from fusiond.flows import progress
 from fusiond.flows.progress import PAGE, RunState
 from fusiond.flows.references import NoValueError, value_of
 from fusiond.flows.run_callbacks import callback_job
-from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, retried_fields
+from fusiond.flows.runs import UNREADABLE, Run, id_of_job, new_fields, opened, requeued_fields
 from fusiond.flows.shapes import Shape, StepShape
 
 log = logging.getLogger(__name__)
@@ -118,16 +118,16 @@ class Advancer:
             for name in ready:
                 yield from self._begin(queue, run, name)
         for name, step in state.steps.items():
-            if step.left and not (state.paused or state.canceling) and len(write.jobs) + len(write.runs) < PAGE:
+            if step.left and not (state.suspended or state.canceling) and len(write.jobs) + len(write.runs) < PAGE:
                 yield from self._begin_jobs(queue, run, name, write)
         # a step may have been refused
         follows = progress.settle(run.flow, state, run.ends)
-        if state.paused != state.told_paused:
-            yield from self._tell_paused(queue, run)
+        if state.suspended != state.told_suspended:
+            yield from self._tell_suspended(queue, run)
         if state.canceling:
             yield from self._cancel_jobs(queue, run)
             write.again_ms = None if state.has_ended else _CANCEL_AGAIN
-        elif not state.paused and (any(step.left for step in state.steps.values()) or follows):
+        elif not state.suspended and (any(step.left for step in state.steps.values()) or follows):
             write.again_ms = 0
         elif any(step.reason and step.status == "running" for step in state.steps.values()):
             write.again_ms = _REFUSED_AGAIN
@@ -200,12 +200,12 @@ class Advancer:
             step.beyond = len((yield from self._finished(queue, run, name, step.begun, step.total)))
 
     def _finished(self, queue: str, run: Run, name: str, first: int, last: int) -> Plan[set[int]]:
-        """Of a step that is retried, the jobs that finished before; `first` and `last` are numbers of jobs."""
+        """Of a step that is requeued, the jobs that finished before; `first` and `last` are numbers of jobs."""
         ends: list[StepEnd | None] = yield from self._ends(queue, run.record.id, name, first, last)
         return {first + n for n, end in enumerate(ends) if end and end.letter == "f"}
 
     def _begin_run(self, queue: str, run: Run, where: StepOf, kwargs: dict[str, Any], write: RunWrite) -> Plan[int]:
-        """A run of another flow begins as a step of this one; one that was there is retried. How many bytes."""
+        """A run of another flow begins as a step of this one; one that was there is requeued. How many bytes."""
         step = run.flow.steps[where.step]
         id_ = id_of_job(step, where._replace(round=1))
         record = (yield self._broker.run_record(queue, id_)) if where.round > 1 else None
@@ -214,7 +214,7 @@ class Advancer:
             inputs = encoded(step.flow, (), kwargs)[4:-1]
             write.runs[id_] = new_fields(shape, where.round) | {"inputs": inputs, "step_of": where.to_text()}
         else:
-            write.runs[id_] = retried_fields(opened(record)) | {"step_of": where.to_text()}
+            write.runs[id_] = requeued_fields(opened(record)) | {"step_of": where.to_text()}
         return sum(len(value) for value in write.runs[id_].values() if isinstance(value, str | bytes))
 
     # -- what is read -------------------------------------------------------------------------------------------------
@@ -289,10 +289,10 @@ class Advancer:
         else:
             write.end = _LETTERS[status], b""
 
-    def _tell_paused(self, queue: str, run: Run) -> Plan[None]:
-        """Pause the runs that are steps of this one, or resume them."""
-        on = run.state.told_paused = run.state.paused
-        mutate = functools.partial(progress.pause, on=on)
+    def _tell_suspended(self, queue: str, run: Run) -> Plan[None]:
+        """Suspend the runs that are steps of this one, or resume them."""
+        on = run.state.told_suspended = run.state.suspended
+        mutate = functools.partial(progress.suspend, on=on)
         for name, stands in run.state.steps.items():
             step = run.flow.steps[name]
             for n in range(stands.begun) if step.flow and stands.status == "running" else ():

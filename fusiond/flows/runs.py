@@ -52,9 +52,9 @@ def job_id(run: str, step: str, n: int | None, round_: int) -> str:
     return name if len(name) <= _LONGEST_ID else id_of_key("flow", name)
 
 
-def retried_fields(run: Run) -> dict[str, Any]:
+def requeued_fields(run: Run) -> dict[str, Any]:
     """What is to be written of a run that ended, so that what did not finish runs again."""
-    again = progress.retry(run.state, run.ends)
+    again = progress.requeue(run.state, run.ends)
     counts = {f"{letter} {name}": 0 for name in again for letter in "xc"}
     spans = {f"s {name}": "" for name in again}
     return {"state": run.state.to_json(), "ended_at": "", **counts, **spans}

@@ -1,6 +1,7 @@
 """Counters of what becomes of jobs: each outcome that was settled is counted once, and no other."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -184,9 +185,11 @@ def test_how_fast_jobs_come_and_go(counted):
     counted.redis("HSET", f"{KEY}:minutes", f"i {minute - 5}", "0", f"f {minute - 5}", "4", f"i {minute - 50}", "0")
     rate = counted.run(counted.broker.rates(["q"], (minute - 5) * MINUTE + 100))["q"]
     assert (rate.arrives, rate.leaves) == (10 / 100, 4 / 100)
-    assert rate.seconds_until_empty(6) is None
-    assert Rate(0.5, 2.5).seconds_until_empty(10) == 5.0
-    assert (Rate(None, 2.0).seconds_until_empty(10), Rate(9.0, 0.0).seconds_until_empty(0)) == (5.0, 0.0)
+    ten = replace(counted.run(counted.broker.counts("q")), queued=10)
+    assert rate.seconds_until_empty(ten) is None
+    assert (Rate(0.5, 2.5).seconds_until_empty(ten), Rate(None, 2.0).seconds_until_empty(ten)) == (5.0, 5.0)
+    assert Rate(9.0, 0.0).seconds_until_empty(replace(ten, queued=0)) == 0.0
+    assert Rate(0.5, 2.5).seconds_until_empty(replace(ten, suspended_by_operator=True)) is None
 
 
 def test_tasks_without_end_are_counted_together(counted):

@@ -136,7 +136,7 @@ def test_a_forged_tick_is_one_sentence(desk):
 
 
 def test_what_ticks_tonight(desk):
-    """In the order of their times, in the viewer's zone and the entry's; one line of what ticks often; none suspended."""
+    """In the order of their times, in the viewer's zone and the entry's; what ticks often has one line."""
     (desk.cwd / "fusion.yaml").write_text(
         f"""\
 version: 1

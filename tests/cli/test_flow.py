@@ -35,7 +35,7 @@ def test_a_run_is_started_shown_and_steered(flows):
     flows.run(flows.verbs.keep_events("reports", "1000 0"))
     run = flows.fusiond("flow", "run", "etl", "day=monday").out.strip()
     id_ = run.partition("/")[2]
-    assert flows.fusiond("flow", "pause", run).out == f"{run}: paused\n"
+    assert flows.fusiond("flow", "suspend", run).out == f"{run}: suspended\n"
     end(flows, "default", "failed", code="EXCEPTION", message="no stock")
     assert f"flow run      {run}, step one" in flows.fusiond("job", "show", f"default/{id_}.one").out
     shown = flows.fusiond("flow", "show", id_).out
@@ -46,7 +46,7 @@ def test_a_run_is_started_shown_and_steered(flows):
     [item] = flows.fusiond("flow", "show", id_, "--step", "one", "--json").json
     assert (item["name"], item["status"], item["why"]) == (f"default/{id_}.one", "failed", "EXCEPTION: no stock")
     assert flows.fusiond("flow", "cancel", run).status == 1
-    assert flows.fusiond("flow", "retry", id_).out == f"{run}: running\n"
+    assert flows.fusiond("flow", "requeue", id_).out == f"{run}: running\n"
     assert flows.fusiond("flow", "resume", run).status == 0
     end(flows, "default", result=[])
     assert flows.fusiond("flow", "cancel", run).out == f"{run}: canceled\n"
@@ -56,7 +56,7 @@ def test_a_run_is_started_shown_and_steered(flows):
     assert (document["status"], document["steps"]["two"]["canceled"]) == ("canceled", 1)
     told = [event.document() for event in flows.run(flows.verbs.events_behind("reports", 0, 999)).events]
     asked = [each["event"] for each in told if each.get("about") == id_ and "asked_by" in each]
-    assert asked == ["flow.paused", "flow.retried", "flow.cancel.asked"]
+    assert asked == ["flow.suspended", "flow.requeued", "flow.cancel.asked"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_run_is_started_shown_and_steered(flows):
         (("run", "elt", "day=1"), 1, "did you mean 'etl'?"),
         (("run", "etl", "monday"), 2, "write NAME=monday"),
         (("show", "none"), 1, "none: no such flow run; it may have been dropped after its ttl; fusiond flow list"),
-        (("retry", "reports/none"), 1, "ttl; fusiond flow list shows"),
+        (("requeue", "reports/none"), 1, "ttl; fusiond flow list shows"),
     ],
 )
 def test_what_is_wrong_is_said(flows, words, status, said):

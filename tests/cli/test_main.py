@@ -102,6 +102,7 @@ def test_what_people_type_first_works(desk):
         (("kill", name), "`kill` is `fusiond job cancel`"),
         (("retry", name), "`retry` is `fusiond requeue`"),
         (("queues",), "`queues` is `fusiond queue list`"),
+        (("job", "requeue", name), "`job requeue` is `fusiond requeue`"),
     ):
         done = desk.fusiond(*words)
         assert (done.status, note in done.err) == (0, True), words
@@ -109,10 +110,10 @@ def test_what_people_type_first_works(desk):
 
 
 def test_each_guess_is_a_command_and_none_hides_one():
-    """The first word of each is one of the families'."""
-    commands = {command for its in FAMILIES.values() for command in its}
-    assert not GUESSES.keys() & commands
-    assert {command.split()[0] for command in GUESSES.values()} <= commands
+    """With a word below it, too."""
+    assert not GUESSES.keys() & {command for its in FAMILIES.values() for command in its}
+    for command in {*GUESSES.values()}:
+        assert main([*command.split(), "--help"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_a_repeated_start_and_a_repeated_advance_begin_nothing_twice(stage, run,
     assert stage.view().status == "finished"
 
 
-def test_a_failed_step_fails_the_run_and_a_retry_runs_it_again(stage, run):
+def test_a_failed_step_fails_the_run_and_a_requeue_runs_it_again(stage, run):
     """Of a step with many jobs only those that failed run again."""
     stage.start(
         one=step("one"),
@@ -150,8 +150,8 @@ def test_a_failed_step_fails_the_run_and_a_retry_runs_it_again(stage, run):
     assert stage.times("many").slowest_ms is not None
     with pytest.raises(JobFailed, match=r"step many: EXCEPTION: odd"):
         run(stage.control.result(REF, 0))
-    assert run(stage.control.retry(REF))
-    assert not run(stage.control.retry(REF))
+    assert run(stage.control.requeue(REF))
+    assert not run(stage.control.requeue(REF))
     assert stage.times("many") == StepTimes()
     assert stage.items("many")[:2] == [("run.many.0.r2", "queued"), ("run.many.2.r2", "queued")]
     stage.ran.clear()
@@ -177,21 +177,21 @@ def test_a_cancel_cancels_what_waits_and_begins_nothing_more(stage, run, broker)
         run(stage.control.result(REF, 0))
 
 
-def test_a_paused_run_begins_nothing_until_it_is_resumed(stage, run):
-    """What runs ends meanwhile; a run that is a step is paused with it."""
+def test_a_suspended_run_begins_nothing_until_it_is_resumed(stage, run):
+    """What runs ends meanwhile; a run that is a step is suspended with it."""
     others = {"sub": {"a": step("a"), "b": step("b", "a")}}
     stage.start(others=others, one=step("one"), two=step("two", "one"), sub=flow_step("sub"))
-    run(stage.control.pause(REF, on=True))
+    run(stage.control.suspend(REF, on=True))
     assert sorted(stage.work()) == ["run.one", "run.sub.a"]
     assert stage.work() == []
-    assert stage.view().status == "paused"
-    run(stage.control.pause(REF, on=False))
+    assert stage.view().status == "suspended"
+    run(stage.control.suspend(REF, on=False))
     assert sorted(stage.work()) == ["run.sub.b", "run.two"]
     assert stage.view().status == "finished"
 
 
 def test_a_step_can_be_a_flow_for_each_item_too(stage, run):
-    """Its inputs are the step's arguments, its result that of its last steps; a retry goes into it."""
+    """Its inputs are the step's arguments, its result that of its last steps; a requeue goes into it."""
     sub = {"a": step("a", inputs={"x": "input.x"}), "b": step("b", "a", inputs={"y": "a"})}
     stage.start(
         others={"sub": sub},
@@ -205,8 +205,8 @@ def test_a_step_can_be_a_flow_for_each_item_too(stage, run):
     with pytest.raises(JobFailed, match="step each: b: EXCEPTION: no"):
         run(stage.control.result(REF, 0))
     with pytest.raises(JobNotFound, match=r"is a step of q/run"):
-        run(stage.control.retry(RunRef("q", "run.each.1")))
-    run(stage.control.retry(REF))
+        run(stage.control.requeue(RunRef("q", "run.each.1")))
+    run(stage.control.requeue(REF))
     stage.ran.clear()
     stage.work_all({"b": lambda y: y + 1, "last": "done"})
     assert stage.ran == [("b", {"y": 20}), ("last", {"all": [{"b": 11}, {"b": 21}]})]
@@ -238,7 +238,7 @@ def test_an_end_that_is_told_late_or_twice_changes_nothing(stage, run, broker, r
     assert run(broker.requeue("jobs", ["run.one"])) == [1]
     stage.work({"one": 1})
     assert stage.view().status == "failed"
-    run(stage.control.retry(REF))
+    run(stage.control.requeue(REF))
     assert stage.work({"one": 2}) == ["run.one.r2"]
     assert stage.work() == ["run.two.r2"]
     assert stage.view().status == "finished"
@@ -324,7 +324,7 @@ def test_a_run_whose_jobs_are_lost_ends(stage, run, broker, redis):
 
 
 def test_each_end_calls_back_once(stage, run, redis):
-    """The task gets what the run was and what became of it; a retry makes a new end, a cancel calls nothing."""
+    """The task gets what the run was and what became of it; a requeue makes a new end, a cancel calls nothing."""
     called = {"queue": "jobs", "task": "note", "priority": 1}
     callbacks = {"on_failure": called, "on_success": called | {"url": "https://h/x"}}
     stage.start(inputs={"list": [[]]}, callbacks=callbacks, one=step("one", for_each="input.list"))
@@ -341,7 +341,7 @@ def test_each_end_calls_back_once(stage, run, redis):
         "inputs": {"list": [[]]}, "result": None, "truncated": False,
         "error": {"code": "FLOW_FAILED", "type": "", "message": "step one: EXCEPTION: no", "traceback": ""},
     }  # fmt: skip
-    run(stage.control.retry(REF))
+    run(stage.control.requeue(REF))
     stage.work({"one": "x" * 70_000})
     assert len(stage.work()) == 1
     task, kwargs = stage.ran[-1]

@@ -150,15 +150,15 @@ def test_a_run_of_a_flow_is_shown_and_steered(dashboard, desk):
     assert '<svg class="bar-of failed"' in page
     assert "EXCEPTION: no stock</td>" in dashboard.get(f"/flows/{run['name']}/steps/extract").text
     assert dashboard.get(f"/flows/{run['name']}/steps/none").status == 404
-    assert dashboard.post(f"/api/v1/flows/{run['name']}/retry").status == 200
+    assert dashboard.post(f"/api/v1/flows/{run['name']}/requeue").status == 200
     assert f'step extract of <a href="/flows/{run["name"]}">' in dashboard.get(f"/jobs/{job}").text
     ask = lambda verb: dashboard.post(f"/api/v1/flows/{run['name']}/{verb}")  # noqa: E731
-    assert ask("retry").status == 409
-    assert ask("pause").json["sentence"].endswith("is paused")
+    assert ask("requeue").status == 409
+    assert ask("suspend").json["sentence"].endswith("is suspended")
     assert ask("resume").json["sentence"].endswith("is running")
     assert ask("cancel").status == 200
     assert ask("cancel").status == 409
-    assert ask("retry").json["sentence"].endswith("is running")
+    assert ask("requeue").json["sentence"].endswith("is running")
     assert dashboard.post("/api/v1/flows/etl/start", {"inputs": {"day": 1}}).status == 400
     assert dashboard.post("/api/v1/flows/none/start").status == 404
     assert dashboard.get("/flows/reports/none").status == 404

@@ -44,8 +44,8 @@ def table(
     cells = [[one_line(_cell(value)) for value in row] for row in rows]
     room = shutil.get_terminal_size().columns - indent
     widths, below = _layout(headings, cells, room, numbers_last=headings[-1].lower() in right.split())
-    if below:
-        last, headings = _BELOW + paint(headings[-1], "dim"), headings[:-1]
+    last = [_BELOW + paint(headings[-1], "dim")] if any(below) else []
+    headings = headings[: len(widths)]
     to_right = [heading.lower() in right.split() for heading in headings]
     is_state = [heading.lower() in states.split() for heading in headings]
 
@@ -56,7 +56,7 @@ def table(
         padded = (gap + word if right else word + gap for gap, word, right in zip(gaps, painted, to_right, strict=True))
         return "  ".join(padded).rstrip()
 
-    lines = [line(headings, lambda word, _: paint(word, "dim")), *([last] if below else [])]
+    lines = [line(headings, lambda word, _: paint(word, "dim")), *last]
     for row, text in zip(cells, below or [""] * len(cells), strict=True):
         lines += [line(row, lambda word, state: paint_state(word) if state else word), *_wrapped(text, room)]
     return "\n".join(lines)

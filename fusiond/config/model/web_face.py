@@ -48,7 +48,7 @@ Right = Annotated[
         "change the priority of jobs that wait",
         "cancel jobs and runs of flows, and purge queues",
         "delete jobs and bodies",
-        "suspend and resume queues and tasks, pause and resume runs of flows",
+        "suspend and resume queues, tasks and runs of flows",
         "run, suspend and resume cron entries",
         "release locks",
         "reload, roll back, and restart groups",

@@ -1,4 +1,4 @@
-"""Flows: the runs, and one run as a graph with the state of each step; pause, resume, cancel, retry, start."""
+"""Flows: the runs, and one run as a graph with the state of each step; suspend, resume, cancel, requeue, start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunRow:
     #: its full name, `queue/id`
     name: str
     flow: str
-    #: running, paused, canceling, finished, failed or canceled
+    #: running, suspended, canceling, finished, failed or canceled
     status: str
     #: epoch ms; 0: it goes on
     created_at: int
@@ -181,20 +181,22 @@ async def _steer(call: WebCall, change: Callable[[RunControl, RunRef, str], Plan
     return Done(f"run {ref.name} {f'is {status}' if done else refused}", done)
 
 
-async def _pause(call: WebCall) -> Done:
-    return await _steer(call, lambda control, ref, who: control.pause(ref, on=True, who=who), "is not there")
+async def _suspend(call: WebCall) -> Done:
+    return await _steer(call, lambda control, ref, who: control.suspend(ref, on=True, who=who), "is not there")
 
 
 async def _resume(call: WebCall) -> Done:
-    return await _steer(call, lambda control, ref, who: control.pause(ref, on=False, who=who), "is not there")
+    return await _steer(call, lambda control, ref, who: control.suspend(ref, on=False, who=who), "is not there")
 
 
 async def _cancel(call: WebCall) -> Done:
     return await _steer(call, lambda control, ref, who: control.cancel(ref, who=who), "has ended already")
 
 
-async def _retry(call: WebCall) -> Done:
-    return await _steer(call, lambda control, ref, who: control.retry(ref, who=who), "neither failed nor was canceled")
+async def _requeue(call: WebCall) -> Done:
+    return await _steer(
+        call, lambda control, ref, who: control.requeue(ref, who=who), "neither failed nor was canceled"
+    )
 
 
 async def _start(call: WebCall) -> Done:
@@ -214,8 +216,8 @@ ENDPOINTS = (
     _acts("enqueue", "/flows/{flow}/start", _start, "Start a run of a flow", _START),
     _reads(_ONE, _show, "One run, with the state of each step", RunStory, "flow.html", _RUN),
     _reads(f"{_ONE}/steps/{{step}}", _items, "Jobs of a step, failed ones first", StepItems, "step.html", _ITEMS),
-    _acts("suspend", f"{_ONE}/pause", _pause, "Have no further step begin", _RUN),
-    _acts("suspend", f"{_ONE}/resume", _resume, "Undo pause", _RUN),
+    _acts("suspend", f"{_ONE}/suspend", _suspend, "Have no further step begin", _RUN),
+    _acts("suspend", f"{_ONE}/resume", _resume, "Undo suspend", _RUN),
     _acts("cancel", f"{_ONE}/cancel", _cancel, "Cancel what waits or runs of a run", _RUN),
-    _acts("requeue", f"{_ONE}/retry", _retry, "Run again what did not finish", _RUN),
+    _acts("requeue", f"{_ONE}/requeue", _requeue, "Run again what did not finish", _RUN),
 )

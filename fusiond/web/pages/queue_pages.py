@@ -102,7 +102,7 @@ def row(
         history=backend.waiting_of(name),
         in_per_s=rate.arrives,
         out_per_s=rate.leaves,
-        empty_in_s=rate.seconds_until_empty(counts.queued + counts.inbox),
+        empty_in_s=rate.seconds_until_empty(counts),
     )
 
 
