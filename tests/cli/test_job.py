@@ -55,7 +55,7 @@ def test_show_has_the_history(desk):
     rest = ["HOST", "OUTCOME", "ERROR"]
     assert ["history", "ATTEMPT", "BEGAN", "RAN", "CPU", "MEMORY", "ENDED", "GENERATION", *rest] in lines
     said = ["2s", "40ms", "12", "MiB", "now", "7", "box", "retry", "ValueError:", "no", "stock"]
-    assert said in [line[3:7] + ["now", *line[-6:]] for line in lines if line[:1] == ["1"]]
+    assert said in [[*line[3:7], "now", *line[-6:]] for line in lines if line[:1] == ["1"]]
     assert [line[-2:] for line in lines if line[:1] == ["2"]] == [["far", "rescued"]]
     assert ["output", "of", "attempt", "1", "one"] in lines
     (job,) = desk.fusiond("job", "show", "--json", name).json
