@@ -35,6 +35,8 @@ class FailureGroup(NamedTuple):
     code: str
     type: str
     message: str
+    #: `<generation>,<release>` that their last attempts ran with → jobs
+    releases: dict[str, int]
 
     @property
     def digest(self) -> str:
@@ -86,9 +88,11 @@ def _digest(key: bytes) -> str:
 
 
 def _group(queue: str, said: list[Any]) -> FailureGroup:
-    key, task, count, first, last, id_, error = said
-    parts = (_said(decoded(error), name) for name in _PARTS)
-    return FailureGroup(queue, key, decoded(task), number(count), number(first), number(last), decoded(id_), *parts)
+    key, task, count, first, last, id_, error, releases = said
+    code, kind, text = (_said(decoded(error), name) for name in _PARTS)
+    ran_with = dict(zip(map(decoded, releases[::2]), map(number, releases[1::2]), strict=True))
+    numbers = number(count), number(first), number(last)
+    return FailureGroup(queue, key, decoded(task), *numbers, decoded(id_), code, kind, text, ran_with)
 
 
 _PARTS = ("code", "type", "message")

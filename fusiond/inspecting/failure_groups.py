@@ -24,6 +24,27 @@ _PAGE: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """Failed jobs whose last attempts ran with the same release."""
+
+    #: of the configuration; None: not known
+    generation: int | None
+    #: empty: not known
+    release: str
+    jobs: int
+
+    def __str__(self) -> str:
+        """`7 jobs with generation 12, release /srv/shop/releases/42`."""
+        release = f", release {self.release}" if self.release else ""
+        return f"{_jobs(self.jobs)} with generation {self.generation or 'unknown'}{release}"
+
+
+def by_release(numbers: Mapping[tuple[int | None, str], int]) -> list[ReleaseRow]:
+    """Generation and release → jobs, as rows, the newest generation first."""
+    return [ReleaseRow(*key, jobs) for key, jobs in sorted(numbers.items(), key=lambda each: -(each[0][0] or 0))]
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRow:
     """Failed jobs of one task with one error, over all queues."""
 
@@ -41,6 +62,8 @@ class FailureRow:
     #: full name of the last one
     job: str
     queues: list[str]
+    #: with which generation, and release, the last attempts of how many ran, the newest generation first
+    releases: list[ReleaseRow]
 
 
 @dataclass(slots=True)
@@ -132,6 +155,10 @@ def _pages(
 
 def _row(groups: list[FailureGroup]) -> FailureRow:
     newest = groups[0]
+    releases: Counter[tuple[int | None, str]] = Counter()
+    for key, jobs in ((key, jobs) for group in groups for key, jobs in group.releases.items()):
+        generation, _, release = key.partition(",")
+        releases[int(generation) if generation.isdecimal() else None, release] += jobs
     return FailureRow(
         id=newest.digest,
         task=newest.task,
@@ -143,4 +170,5 @@ def _row(groups: list[FailureGroup]) -> FailureRow:
         last=newest.last,
         job=f"{newest.queue}/{newest.id}",
         queues=sorted({group.queue for group in groups}),
+        releases=by_release(releases),
     )

@@ -99,14 +99,27 @@ def spark(values: Sequence[float], label: str, width: int = 96, height: int = 20
     ).format(width, height, width, height, label, points)
 
 
-def chart(minutes: Sequence[Any], label: str) -> Markup:
-    """A bar for each minute or hour as inline SVG: what finished, and on it what failed, never too thin to be seen."""
+def chart(minutes: Sequence[Any], label: str, marks: Sequence[Any] = ()) -> Markup:
+    """
+    A bar for each minute or hour as inline SVG: what finished, and on it what failed, never too thin to be seen.
+
+    `marks`: moments that are marked by a line, with what happened then.
+    """
     most = max((each.finished + each.failed for each in minutes), default=0) or 1
     bars = Markup("").join(_bar(number, each, most) for number, each in enumerate(minutes))
+    bars += Markup("").join(_mark(minutes, each) for each in marks) if len(minutes) > 1 else ""
     whole = Markup(
         '<svg class="chart" role="img" viewBox="0 0 {} 100" preserveAspectRatio="none" aria-label="{}">{}</svg>'
     )
     return whole.format(10 * len(minutes), label, bars)
+
+
+def _mark(minutes: Sequence[Any], mark: Any) -> Markup:
+    """A line across the chart."""
+    at = 10 * (mark.at - minutes[0].at) / (minutes[1].at - minutes[0].at)
+    said = f"{moment(mark.at)[5:16]} UTC: {mark.event}: {mark.message}"
+    line = Markup('<g><title>{}</title><line class="mark" x1="{:.1f}" x2="{:.1f}" y1="0" y2="100"/></g>')
+    return line.format(said, at, at)
 
 
 def _bar(number: int, minute: Any, most: int) -> Markup:

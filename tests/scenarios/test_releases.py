@@ -52,6 +52,11 @@ def test_a_release_that_does_not_load_is_refused(daemon):
     assert version(daemon) == 41
     release(daemon, 43)
     until(lambda: version(daemon) == 43, daemon.text)
+    at = "-c", daemon.file
+    ran_with = fusiond("job", "list", "--json", *at, cwd=daemon.directory).json[0]["ran_with"]
+    assert (ran_with["generation"], ran_with["release"]) == (daemon.status()["generation"], real(daemon, 43))
+    said = lambda: fusiond("events", "--only", "release.loaded", *at, cwd=daemon.directory).out  # noqa: E731
+    until(lambda: f"main: {real(daemon, 43)}" in said(), said)
 
 
 def test_the_deploy_script_of_the_docs_works(daemon):

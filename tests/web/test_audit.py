@@ -33,6 +33,16 @@ def test_acts_of_operators_are_found_among_events_of_jobs(dashboard, desk):
     assert "suspended" in dashboard.get("/audit").text
 
 
+def test_charts_mark_reloads_and_releases(dashboard, desk):
+    """Not what was refused, and not what did not change; with who asked and what happened."""
+    desk.run(desk.verbs.keep_events(DAEMONS, "100000 0"))
+    for event in ("reload.refused", "reload.applied", "cron.tick", "release.loaded", "rollback"):
+        desk.run(desk.verbs.record_event(DAEMONS, event, "ada", [("m", "<generation 2>")]))
+    marked = [each["event"] for each in dashboard.get("/api/v1/queues/reports").json["marks"]]
+    assert marked == ["reload.applied", "release.loaded", "rollback"]
+    assert dashboard.get("/queues/reports").text.count('class="mark"') == 3
+
+
 def test_what_operators_did_outlives_the_events_of_jobs(dashboard, desk):
     """Though the queue keeps only some 100 events; many jobs of one command are one row with their number."""
     desk.run(desk.verbs.keep_events("reports", "100 0"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fusiond.broker.records import NewJob
+from fusiond.broker.records import NewJob, Outcome
 
 
 def fail(desk, queue, task, message, count=1, **error):
@@ -41,6 +41,21 @@ def test_jobs_that_failed_alike_are_one_group(dashboard, failures):
     assert dashboard.get("/api/v1/failures?queue=none").status == 404
     page = dashboard.get("/failures").text
     assert "quota &#34;gold&#34; exceeded" in page
+
+
+def test_a_group_says_with_which_release_its_jobs_failed(dashboard, desk):
+    """So it is seen which one broke it; an attempt that does not say is among them, too."""
+    for with_ in ("5,9,2,/srv/2", ",,1,", "7,9,2,/srv/2", None):
+        desk.enqueued("send")
+        job, token = desk.claim("default")
+        about = b"" if with_ is None else f',"with":"{with_}"'.encode()
+        desk.run(desk.verbs.settle("default", [Outcome(job, token, "failed", 3_600_000, 0, b"{}", "", about)]))
+    (group,) = groups(dashboard).values()
+    said = [(each["generation"], each["release"], each["jobs"]) for each in group["releases"]]
+    assert said == [(2, "/srv/2", 2), (1, "", 1), (None, "", 1)]
+    assert "2 jobs with generation 2, release /srv/2; 1 job with generation 1" in dashboard.get("/failures").text
+    told = desk.fusiond("job", "list").err
+    assert "failed: 2 jobs with generation 2, release /srv/2; 1 job with generation 1" in told
 
 
 def test_what_was_not_retried_by_its_expiry_is_in_the_group_of_its_exception(dashboard, desk):

@@ -25,6 +25,10 @@ def test_lines_and_bars_are_within_their_picture():
     assert picture.count("<rect") == 4
     assert "&#34;b&#34;" in picture
     assert chart([], "none").count("<rect") == 0
+    mark = SimpleNamespace(at=90_000, event="rollback", message="<b>")
+    picture = chart(minutes, "x", [mark])
+    assert 'x1="15.0"' in picture
+    assert "rollback: &lt;b&gt;</title>" in picture
 
 
 def test_text_of_others_is_escaped():

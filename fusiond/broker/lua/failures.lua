@@ -5,7 +5,8 @@
 -- KEYS  1 ns:{q}
 -- ARGV  1 start, from 0 · 2 count · 3 key of a group: the reply has its ids; empty: the reply has the groups
 -- reply {number of jobs in the page, {key, task, number, first end in ms, last end in ms, id of the last, start of its
---        error}, …} or {number of jobs in the page, id, …}
+--        error, {`<generation>,<release>` of their last attempts, number of jobs, …}}, …}
+--        or {number of jobs in the page, id, …}
 --
 -- A group has the jobs of one task whose errors have the same code, type and message, up to the first quote or escape;
 -- numbers in it do not matter. A job that was not retried since it would have expired is in the group of its exception.
@@ -15,7 +16,8 @@
 local MESSAGE, ERROR = 120, 1000  -- bytes that are compared, and bytes in the reply
 local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local page = redis.call('ZREVRANGE', ROOT .. ':failed', start, start + most - 1, 'WITHSCORES')
-local replies, groups = { #page / 2 }, {}
+-- places: group -> generation and release -> where its number is
+local replies, groups, places = { #page / 2 }, {}, {}
 
 local function said(error, name) return error:match('"' .. name .. '": ?"([^"\\]*)') or '' end
 
@@ -29,13 +31,25 @@ local function key_of(h)
   return h.task .. '\n' .. code .. '\n' .. kind .. '\n' .. message:sub(1, MESSAGE):gsub('%d+', '#')
 end
 
+-- count_release(group, h): of the newest entry of its history that says with what the attempt ran
+local function count_release(group, h)
+  local release = (h.history or ''):match('"with":"[^",]*,[^",]*,([^"]*)"') or ','
+  local numbers, place = group[8], places[group]
+  if not place[release] then
+    place[release] = #numbers + 2
+    numbers[#numbers + 1], numbers[#numbers + 2] = release, 0
+  end
+  numbers[place[release]] = numbers[place[release]] + 1
+end
+
 local function add(id, h, key)
   local ended, group = finite(h.ended_at) or 0, groups[key]
   if not group then
-    group = { key, h.task, 0, ended, -1, id, '' }
-    groups[key], replies[#replies + 1] = group, group
+    group = { key, h.task, 0, ended, -1, id, '', {} }
+    groups[key], places[group], replies[#replies + 1] = group, {}, group
   end
   group[3], group[4] = group[3] + 1, math.min(group[4], ended)
+  count_release(group, h)
   if ended > group[5] then group[5], group[6], group[7] = ended, id, (h.error or ''):sub(1, ERROR) end
 end
 

@@ -46,8 +46,11 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> int:
     """[broker] List jobs, newest first, of all queues unless some are named."""
+    from collections import Counter
+
     from fusiond.cli.job import record
     from fusiond.cli.queue import complain
+    from fusiond.inspecting.failure_groups import by_release
 
     wanted = job_filter(options)
     with broker.session(options) as session:
@@ -63,6 +66,9 @@ def _list(options: arguments.Options) -> int:
     rows = (record.row(job, now) for job in found.jobs)
     document = [record.document(job) for job in found.jobs]
     arguments.answer(options, document, lambda: table(headings, rows, right="attempts"))
+    failed = Counter((job.ran_with.generation, job.ran_with.release) for job in found.jobs if job.status == "failed")
+    if len(failed) > 1:
+        tell(f"failed: {'; '.join(map(str, by_release(failed)))}")
     if found.more:
         tell(f"note: looked at {found.looked_at:,} jobs of more; --depth {10 * options.depth} looks at more")
     return complain(found.unreadable)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fusiond import logs
+from fusiond.config.release_marks import marks, release_name
 from fusiond.errors import FusionError
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
@@ -32,6 +33,9 @@ from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
 
 log = logging.getLogger(__name__)
+
+#: what in a plan says that the code of a group was loaded again
+_OF_CODE = frozenset({"code", "release", "directory"})
 
 
 class Reloads:
@@ -228,7 +232,15 @@ class Reloads:
     def _tell(self, outcome: ReloadOutcome) -> None:
         """Have it told as an event: by the program that publishes, since the daemon does not know Redis."""
         name = "rollback" if outcome.restores else f"reload.{outcome.result}"
-        self._processes.tell_event(name, outcome.reason or outcome.headline, ", ".join(outcome.asked_by))
+        who = ", ".join(outcome.asked_by)
+        self._processes.tell_event(name, outcome.reason or outcome.headline, who)
+        loaded = [each for each in outcome.plan.groups if _OF_CODE.intersection(each.because)] if outcome.plan else []
+        if loaded and outcome.result == "applied":
+            groups = [self._processes.accepted.config.workers[each.name] for each in loaded]
+            said = ((group.name, release_name(group.directory, marks(group.reload_on))) for group in groups)
+            self._processes.tell_event(
+                "release.loaded", "; ".join(f"{name}: {of or 'code at the same path'}" for name, of in said), who
+            )
 
     def _log(self, outcome: ReloadOutcome) -> None:
         level = logging.ERROR if outcome.result == "refused" else logging.INFO

@@ -22,6 +22,8 @@ from fusiond.web.inputs import Input
 _FIRST, _MOST_ENTRIES, _EVENTS = 10, 500, 5_000
 #: seconds that the page of a job reads events
 _QUICK: Final = 0.12
+#: events that a chart shows
+_MARKED: Final = frozenset({"reload.applied", "rollback", "release.loaded"})
 _LIMIT = Input("limit", "acts to show", form="number", default=100, least=1, most=500)
 _BY = Input("by", "a part of the name of who did it")
 _SINCE = Input("since", "a time, or how long ago, such as 2h; none: as long as it is kept", form="moment")
@@ -81,6 +83,17 @@ class Audit:
     kept: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ChartMark:
+    """A reload, a rollback or a new release, as a chart shows it."""
+
+    #: epoch ms
+    at: int
+    #: the name of the event
+    event: str
+    message: str
+
+
 class EventSearch(NamedTuple):
     """Which events of a stream are looked for."""
 
@@ -100,6 +113,16 @@ class _EventPart(NamedTuple):
     last: int
     at: int
     size: int
+
+
+async def marks(backend: Backend, since: float) -> list[ChartMark]:
+    """What the chart of a time marks, as far as Redis keeps events and the user may see those of daemons."""
+    if backend.config.events is None or not backend.is_whole:
+        return []
+    read = backend.verbs.audit_before(DAEMONS, None, _MOST_ENTRIES)
+    page = await backend.kept("marks", lambda: backend.run(read))
+    found = (each for each in page.events if each.at_ms >= since * 1000 and each.name in _MARKED)
+    return [ChartMark(each.at_ms, each.name, each.words.get("m", "")) for each in found]
 
 
 def of_job(job: JobRecord) -> EventSearch:

@@ -23,6 +23,7 @@ from fusiond.web.backend import Backend
 from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.pages import attention
 from fusiond.web.pages.attention import Attention
+from fusiond.web.pages.audit_pages import ChartMark, marks
 from fusiond.web.pages.cron_pages import CronRow, entries
 from fusiond.web.pages.queue_pages import QueueRow, queues
 from fusiond.web.pages.worker_pages import GroupRow, WorkerRow, groups_of, workers
@@ -81,6 +82,8 @@ class Throughput:
 
     #: oldest first; the last one has not ended
     minutes: list[Minute]
+    #: reloads, rollbacks and new releases in these
+    marks: list[ChartMark]
     #: jobs that ended in a second, over the last minutes
     per_second: float
     finished: int
@@ -219,14 +222,16 @@ async def _throughput(backend: Backend) -> Throughput:
         return [*reading.read(await backend.run_many(reading.calls)).values()]
 
     found = await backend.kept("counters", find, _BELIEVED)
-    return _of(series(found, now=time.time()), time.time())
+    minutes = series(found, now=time.time())
+    return _of(minutes, time.time(), await marks(backend, minutes[0][0]))
 
 
-def _of(minutes: Sequence[tuple[int, Tally]], now: float) -> Throughput:
+def _of(minutes: Sequence[tuple[int, Tally]], now: float, marked: list[ChartMark]) -> Throughput:
     lately = reduce(add, (tally for _, tally in minutes[-_LATELY:]), Tally())
     seconds = (_LATELY - 1) * MINUTE + now % MINUTE
     return Throughput(
         minutes=[Minute(at * 1000, tally.finished, tally.failed) for at, tally in minutes],
+        marks=marked,
         per_second=lately.ended / seconds,
         finished=sum(tally.finished for _, tally in minutes),
         failed=sum(tally.failed for _, tally in minutes),

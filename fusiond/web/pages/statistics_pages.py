@@ -21,6 +21,7 @@ from fusiond.inspecting.statistics import (
 )
 from fusiond.web.endpoint import NotThere, WebCall, reads, view_of
 from fusiond.web.inputs import Input
+from fusiond.web.pages.audit_pages import ChartMark, marks
 from fusiond.web.pages.queue_pages import NAME, known_queue
 
 _TASK = Input("task", "the name of a task", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
@@ -63,6 +64,8 @@ class Statistics:
     hours: int
     #: oldest first; the last one has not ended
     chart: list[Hour]
+    #: reloads, rollbacks and new releases in this time
+    marks: list[ChartMark]
     now: Figures
     #: the same so many hours earlier; None: Redis has counters of 30 days only
     before: Figures | None
@@ -104,6 +107,7 @@ async def _statistics(call: WebCall, kind: str, name: str, queues: Sequence[str]
             view_of(Hour, hours.get(hour, Tally()), at=hour * HOUR * 1000)
             for hour in hours_between(now - number * HOUR, now)
         ],
+        marks=await marks(call.backend, hours_between(now - number * HOUR, now)[0] * HOUR),
         now=_figures(_sum(found), number),
         before=None if before is None else _figures(before, number),
         parts={part: _figures(tally, number) for part, tally in sorted(parts.items())},
