@@ -44,6 +44,8 @@ Every key: the data model.
     ns:{q}:audit        STREAM  those events that an operator's command told, so that they outlive the events of jobs
     ns:{q}:ticks        HASH    cron entry -> "<newest tick> <newest tick that has a job here>", of what was decided;
                                 "<cron entry> success" -> epoch ms when a job of the entry finished last
+    ns:{q}:ticks:<entry>
+                        STREAM  what became of the ticks of a cron entry: see lua/shared/ticks.lua
     ns:{q}:metrics      HASH    counters of what becomes of jobs: "<name> <task>"; see lua/shared/tally.lua
     ns:{q}:metrics:minutes
                         HASH    the same of the last 120 minutes, of all tasks together: "<name> <minute>"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Call, Plan, Word, decoded, plain, scripted, stored_number, text
+from fusiond.broker.call import Call, Plan, Word, decoded, nothing, plain, scripted, stored_number, text
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.event_verbs import EventVerbs
 from fusiond.broker.keys import is_name
@@ -82,6 +82,20 @@ class Ticked(NamedTuple):
     outcomes: str
     #: the newest tick of the entry that has a job in the queue; 0: none
     newest_with_job: int
+
+
+class TickNote(NamedTuple):
+    """What became of a tick."""
+
+    #: epoch ms
+    tick: int
+    #: finished, failed or canceled; enqueued: its job has not ended, as far as is noted; else why it has no job
+    outcome: str
+    #: full name of its job, or of its run; empty: it has none
+    job: str
+    is_run: bool
+    #: from its begin to its end
+    ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,19 @@ class TickVerbs(EventVerbs):
         ticks = self.keys.of(queue, "ticks")
         return plain(lambda reply: stored_number(reply or b"0"), "HGET", ticks, f"{entry} success")
 
+    def note_tick(self, queue: str, entry: str, tick: int, word: str) -> Call[None]:
+        """A tick was passed over: overlap, suspended or missed."""
+        return scripted("note_tick", self.keys.root(queue), (entry, tick, word), nothing)
+
+    def tick_notes(self, queue: str, entry: str, since: int, most: int) -> Call[list[TickNote]]:
+        """What became of the ticks of an entry that concern this queue, the newest first; two notes tell of one."""
+
+        def parse(reply: Any) -> list[TickNote]:
+            return _notes(queue, entry, [decoded(fields[1]) for _, fields in reply or ()])
+
+        key = self.keys.of(queue, "ticks", entry)
+        return plain(parse, "XREVRANGE", key, "+", max(since, 0), "COUNT", most)
+
     def tick(self, decided: DecidedTicks) -> Call[Ticked]:
         """Store the jobs of decided ticks in their queue, or runs; a repeat, however late, stores nothing."""
         if decided.run:
@@ -249,6 +276,29 @@ class TickVerbs(EventVerbs):
             if value is not None:
                 words += (f"{entry} {name}", value)
         return scripted("cron_write", self.keys.cron, words, text)
+
+
+_WORDS: Final = {"0": "enqueued", "1": "enqueued", "2": "late", "3": "full", "5": "conflict"} | {
+    "f": "finished", "x": "failed", "c": "canceled",
+}  # fmt: skip
+
+
+def _notes(queue: str, entry: str, texts: list[str]) -> list[TickNote]:
+    """Reads notes, the newest first; of a tick with several the newest one holds."""
+    found: dict[int, TickNote] = {}
+    for text_ in texts:
+        tick, _, note = text_.partition(" ")
+        word, _, ms = note.partition(" ")
+        if not tick.isdigit() or not word:
+            continue  # what no verb has written
+        outcome, is_run = _WORDS.get(word[0], word) if len(word) < 3 else word, word.endswith("r")
+        if int(tick) in found:
+            found[int(tick)] = found[int(tick)]._replace(is_run=is_run)
+        else:
+            has_job = word[0] in "01fxc" and len(word) < 3
+            job = f"{queue}/cron:{entry}:{tick}" if has_job else ""
+            found[int(tick)] = TickNote(int(tick), outcome, job, is_run, int(ms) if ms.isdigit() else None)
+    return sorted(found.values(), reverse=True)
 
 
 def _ticked(count: int) -> Callable[[Any], Ticked]:

@@ -17,7 +17,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     event_verbs.py            events_behind · events_before · keep_events · keeps_events · record_event · hold_sink
                               sinks
     ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron
-                              note_cron_run
+                              note_cron_run · note_tick · tick_notes
     hosts/workers.py          announce · withdraw · ask_workers · worker_names · workers
     hosts/daemons.py          publish_catalogue · stay_alive · end_daemon · serve · catalogue · cron_declarations
                               files_in_force

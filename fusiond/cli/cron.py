@@ -20,21 +20,26 @@ _OFTEN: Final = 12
 
 
 def register(subparsers: Any) -> None:
-    """Add `cron list`, `explain`, `run`, `suspend` and `resume`."""
-    commands = arguments.commands_below(subparsers, "cron", "[broker] Schedules: list, explain, run, suspend, resume.")
+    """Add `cron list`, `history`, `explain`, `run`, `suspend` and `resume`."""
+    summary = "[broker] Schedules: list, history, explain, run, suspend, resume."
+    commands = arguments.commands_below(subparsers, "cron", summary)
     listing = arguments.command(commands, "list", _list)
     until = "instead: each tick until then: 12h, tomorrow (to its end), or a time in ISO 8601"
     listing.add_argument("--until", type=arguments.ahead, metavar="TIME", help=until)
+    history = arguments.command(commands, "history", _history)
+    since = "in ISO 8601, or so long ago: 2h; default: all that is kept"
+    history.add_argument("--since", type=arguments.since, default=0.0, metavar="TIME", help=since)
+    history.add_argument("--limit", type=arguments.positive_number, default=50, metavar="N", help="default: 50")
     explain = arguments.command(commands, "explain", _explain)
     run = arguments.command(commands, "run", _run)
     suspend = arguments.command(commands, "suspend", _suspend)
     resume = arguments.command(commands, "resume", _resume)
-    for each in (explain, run, suspend, resume):
+    for each in (history, explain, run, suspend, resume):
         each.add_argument("name", metavar="NAME")
     explain.add_argument("--next", type=arguments.positive_number, default=10, metavar="N", help="ticks; default: 10")
     arguments.add_file(explain)
     arguments.add_json(explain)
-    for each in (listing, run, suspend, resume):
+    for each in (listing, history, run, suspend, resume):
         arguments.add_broker(each)
 
 
@@ -126,6 +131,29 @@ def _tell_ticks(entries: list[CronEntry], now: float, options: arguments.Options
         often = "" if times == 1 else f"and on, {times:,} times{least}: {how_often}"
         rows.append((f"{here:%a %Y-%m-%d %H:%M:%S %Z}", zone, each.name, each.work, often))
     arguments.answer(options, document, lambda: table(("TICK", "IN ITS ZONE", "ENTRY", "TASK", ""), rows))
+
+
+def _history(options: arguments.Options) -> None:
+    """[broker] Show what became of the ticks of an entry, the newest first."""
+    from fusiond.cli.terminal.text import span
+    from fusiond.inspecting.cron_runs import PASSED_OVER, history
+
+    found = entry("cron entry", daemon.accepted_config(options).cron_by_name, options.name)
+    with broker.session(options) as session:
+        notes = session.run(history(session.verbs, found, round(options.since * 1000), options.limit))
+    rows = (
+        (
+            time.strftime("%a %Y-%m-%d %H:%M:%S %Z", time.localtime(note.tick / 1000)),
+            note.outcome,
+            "" if note.ms is None else span(note.ms / 1000),
+            note.job or PASSED_OVER.get(note.outcome, ""),
+        )
+        for note in notes
+    )
+    document = [note._asdict() for note in notes]
+    arguments.answer(
+        options, document, lambda: table(("TICK", "OUTCOME", "TOOK", "JOB OR WHY NONE"), rows, states="outcome")
+    )
 
 
 def _listed(rows: list[dict[str, Any]], now: float) -> str:

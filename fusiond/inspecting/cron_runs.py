@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from typing import Final
 
 from fusiond.broker.call import Plan, together
-from fusiond.broker.ticks import CronState
+from fusiond.broker.ticks import CronState, TickNote
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config, CronEntry
 from fusiond.enqueue_options import NO_OPTIONS
@@ -18,11 +19,39 @@ from fusiond.producer.new_jobs import JobRef
 from fusiond.producer.plans import Producer
 from fusiond.schedule.decision import inputs_of_tick
 
+#: ms for which the history of an entry is shown
+_KEPT: Final = 400 * 86_400_000
+#: outcome of a tick without a job → why
+PASSED_OVER: Final = {
+    "overlap": "the job of the last tick had not ended",
+    "suspended": "the entry was suspended",
+    "missed": "no scheduler was there in time; so were those before it that have no line",
+    "late": "it could not be enqueued in time",
+    "full": "the queue was full",
+    "conflict": "the task is `unique`, and another job had its lock",
+}
+
 
 def outcomes_of(verbs: Verbs, states: Sequence[CronState]) -> Plan[list[str]]:
     """The status of the job of each last tick; once it was dropped, the last status that was stored; "": no job."""
     statuses = iter((yield from together([verbs.last_status(state) for state in states if state.last_job])))
     return [str(next(statuses) or state.last_status or "gone") if state.last_job else "" for state in states]
+
+
+def history(verbs: Verbs, entry: CronEntry, since: int, most: int) -> Plan[list[TickNote]]:
+    """What became of the ticks of an entry, the newest first: of the last 400 days, or from `since` on, epoch ms."""
+    since = max(since, int(time.time() * 1000) - _KEPT)
+    calls = [
+        verbs.tick_notes(queue, name, since, 2 * most)
+        for queue in (yield verbs.queues())
+        for name in (entry.name, *entry.aliases)
+    ]
+    pages = yield from together(calls)
+    found = sorted((note for page in pages for note in page), reverse=True)[:most]
+    going = [note for note in found if note.outcome == "enqueued"]
+    asked = [(verbs.run_status if note.is_run else verbs.status)(*note.job.split("/", 1)) for note in going]
+    known = dict(zip(going, (yield from together(asked)), strict=True))
+    return [note._replace(outcome=str(known[note] or "gone")) if note in known else note for note in found]
 
 
 def run_now(verbs: Verbs, config: Config, entry: CronEntry, who: str) -> Plan[JobRef | RunRef]:

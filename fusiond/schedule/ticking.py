@@ -258,11 +258,22 @@ class Ticker:
             if version is None:
                 continue  # another daemon was first
             tick_log.decided(each.entry, each.decision, self._note)
+            await self._note_passed_over(each)
             if each.decision.ticks:
                 ticks = decided_ticks(each.entry, each.task, each.decision.ticks, each.shape, each.follow)
                 each.state = replace(each.state, version=version, decided=ticks)
                 taken.append(each)
         await self._finish(taken)
+
+    async def _note_passed_over(self, watched: WatchedEntry) -> None:
+        """Keep which ticks get no job, for `fusiond cron history`; `tick` notes the others."""
+        decision, passed = watched.decision, []
+        if decision.word in ("suspended", "overlap"):
+            passed.append((decision.last, decision.word))
+        if decision.missed is not None:
+            passed.append((decision.missed, "missed"))
+        queue, name = watched.task.queue, watched.entry.name
+        await self._connection.run_many([self._broker.note_tick(queue, name, *each) for each in passed])
 
     def _write_decision(self, watched: WatchedEntry) -> Call[str | None]:
         last, word, ticks, _ = watched.decision

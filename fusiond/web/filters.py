@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
@@ -122,6 +123,21 @@ def _mark(minutes: Sequence[Any], mark: Any) -> Markup:
     return line.format(said, at, at)
 
 
+def day(ticks: Sequence[int], begin: int, timezone: str) -> Markup:
+    """The ticks of 24 h as marks on a line; empty where there are none."""
+    marks = Markup("").join(_tick(tick, begin, timezone) for tick in ticks)
+    whole = Markup(
+        '<svg class="bar-of" role="img" viewBox="0 0 1004 10" preserveAspectRatio="none" aria-label="{}">{}</svg>'
+    )
+    return whole.format(plural(len(ticks), "tick") + " in 24 h", marks) if marks else marks
+
+
+def _tick(tick: int, begin: int, timezone: str) -> Markup:
+    there = datetime.fromtimestamp(tick / 1000, ZoneInfo(timezone or "UTC"))
+    mark = Markup('<rect x="{:.2f}" y="0" width="4" height="10"><title>{} UTC{}</title></rect>')
+    return mark.format((tick - begin) / 86_400, moment(tick), f", {there:%a %H:%M:%S} {timezone}" if timezone else "")
+
+
 def _bar(number: int, minute: Any, most: int) -> Markup:
     """The bars of one minute, or hour: 10 wide, of 92 at most."""
     good, bad = (92 * part / most for part in (minute.finished, minute.failed))
@@ -179,6 +195,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "plural": plural,
     "spark": spark,
     "chart": chart,
+    "day": day,
     "graph": graph,
     "bar": bar,
     "by_time": by_time,

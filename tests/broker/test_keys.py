@@ -118,6 +118,8 @@ def verbs(b, job):
     yield "suspend_tasks", b.suspend_tasks("q", ["t"], by="operator", on=True)
     yield "suspend_tasks", b.suspend_tasks("q", ["t"], by="operator", on=False)
     yield "tick", b.tick(DecidedTicks("e", "q", "t", b"[]", 1, None, None, (1, 2**42), (0, 0)))
+    yield "note_tick", b.note_tick("q", "e", 2**42, "overlap")
+    yield "tick_notes", b.tick_notes("q", "e", 0, 9)
     yield "cron_success", b.cron_success("q", "e")
     run = json.dumps({"state": '{"status":"running"}', "shape": "{}"})
     yield "tick", b.tick(DecidedTicks("f", "q", "t", b"[]", 1, None, None, (1,), (0,), run=run, inputs=("{}",)))

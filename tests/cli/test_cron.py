@@ -80,6 +80,25 @@ def test_list_shows_how_the_last_ticks_job_ended(desk):
     assert often()["outcome"] == "finished"
 
 
+def test_history_shows_what_became_of_each_tick(desk):
+    """The newest first: how its job ended and how long it took, or why it has none; under a former name, too."""
+    decided = DecidedTicks("night", "reports", "report", b"[[],{}]", 1, None, None, (90_000, 180_000), (0, 0))
+    desk.run(desk.verbs.tick(decided))
+    desk.run(desk.verbs.tick(decided))  # a scheduler that was stopped asks again
+    assert desk.settle("finished", "reports") == "reports/cron:night:90000"
+    desk.run(desk.verbs.note_tick("reports", "nightly", 270_000, "overlap"))
+    desk.run(plain(as_is, "DEL", "fusion:{reports}:finished", "fusion:{reports}:job:cron:night:90000"))
+    found = desk.fusiond("cron", "history", "nightly", "--json").json
+    assert [(each["tick"], each["outcome"], each["ms"] is None) for each in found] == [
+        (270_000, "overlap", True),
+        (180_000, "queued", True),
+        (90_000, "finished", False),
+    ]
+    assert found[1]["job"] == "reports/cron:night:180000"
+    assert "the job of the last tick had not ended" in desk.fusiond("cron", "history", "night").out
+    assert desk.fusiond("cron", "history", "nightly", "--limit", "1").out.count("\n") == 2
+
+
 @pytest.mark.parametrize("entry", ["nightly", "night"])
 def test_run_enqueues_the_entrys_task_now(desk, entry):
     """With the entry's arguments, in its task's queue, beside its schedule; by a former name, too."""

@@ -1,4 +1,4 @@
--- include: now queue batches score text job events wake ready places locks follow tally endings gaps
+-- include: now queue batches score text job events wake ready places locks follow tally ticks endings gaps
 --
 -- cancel(queue, id, who): ends a job that waits, asks for the end of one that runs.
 --
@@ -10,7 +10,7 @@
 -- moves queue | held | scheduled | deferred -> canceled
 --       held -> queue    the next job of its limit
 -- A finish that arrives before the dispatcher has killed the job wins.
--- touches conf queue held again scheduled deferred job unique canceled events metrics wake
+-- touches conf ticks queue held again scheduled deferred job unique canceled events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local id = ARGV[1]

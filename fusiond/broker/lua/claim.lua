@@ -1,5 +1,5 @@
--- include: now queue batches score text job events ready places wake rate argument_values turns store room broken locks
--- include: follow tally endings unique rescue held_tasks limiter inbox due reassign_turns
+-- include: now queue batches score text job events ready places wake rate argument_values turns store room broken
+-- include: locks follow tally ticks endings unique rescue held_tasks limiter inbox due reassign_turns
 --
 -- claim(queue, want, dispatcher, nonce, lease_ms, max_rescues, reservation, few, again, has, tasks): the next jobs,
 -- each under a lease.
@@ -40,8 +40,8 @@
 -- A caller that gets fewer jobs than it wants, and that no other limit stops than max_running, is noted as waiting. If
 -- the rate stops it, the reply says when it may ask again. The job that takes a reply over 1 MB is the last one in it;
 -- the others stay, and `more` is 1.
--- touches conf queue tenants held again places scheduled started seq job unique claim rate inbox broken failed canceled
---         events metrics wake
+-- touches conf ticks queue tenants held again places scheduled started seq job unique claim rate inbox broken failed
+--         canceled events metrics wake
 
 local want, dispatcher, nonce = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])

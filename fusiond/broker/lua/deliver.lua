@@ -1,5 +1,5 @@
 -- include: now queue batches score text job events wake ready argument_values turns store room broken places locks
--- include: follow tally endings unique flows after
+-- include: follow tally ticks endings unique flows after
 --
 -- deliver(queue, source, entries): carries out the entries that the outbox of another queue has for this one, each only
 -- once
@@ -19,8 +19,8 @@
 -- whole or not at all: one that is invalid raises before it has written anything, and is kept under `broken`, so that
 -- the next ones need not wait. A key of the queue with another type would stop an entry midway. So the types are
 -- checked first, and the entries stay in the outbox until a person has renamed or deleted the key.
--- touches taken conf queue tenants held scheduled canceled seq job unique deferred parents children expiring failed
---         outbox events metrics wake
+-- touches taken ticks conf queue tenants held scheduled canceled seq job unique deferred parents children expiring
+--         failed outbox events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local TAKEN, source = ROOT .. ':taken', ARGV[1]

@@ -1,4 +1,4 @@
--- include: now queue batches score text job events locks follow endings
+-- include: now queue batches score text job events locks follow ticks endings
 --
 -- discard(queue, finished, who, ids): deletes ended jobs before their time
 --
@@ -9,7 +9,7 @@
 --       0 it is neither failed nor canceled, nor finished if these are to be deleted
 --
 -- moves failed | canceled | finished -> gone
--- touches failed canceled finished job events
+-- touches failed ticks canceled finished job events
 
 local registries = { ':failed', ':canceled' }
 if ARGV[1] == '1' then registries[3] = ':finished' end

@@ -1,4 +1,4 @@
--- include: now queue batches score text job events wake ready places locks follow tally endings held_tasks
+-- include: now queue batches score text job events wake ready places locks follow tally ticks endings held_tasks
 --
 -- end_held(queue, task, what, rank, limit, fail_after, error): releases the next held jobs of a task, or fails those
 -- that have waited too long
@@ -10,7 +10,7 @@
 --
 -- moves held -> queue     go: their old scores
 --       held -> failed    fail: TASK_NOT_FOUND, or why the function does not load
--- touches conf queue held again job unique outbox failed events metrics wake
+-- touches conf ticks queue held again job unique outbox failed events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local task, rank, limit, fail_after = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -1,5 +1,5 @@
 -- include: now queue batches score text job events wake claim_message claim_on_enqueue ready argument_values turns
--- include: store room places locks follow tally endings unique after ../enqueue
+-- include: store room places locks follow tally ticks endings unique after ../enqueue
 --
 -- enqueue_after(queue, jobs, confirmed): `enqueue` for a call in which some jobs wait for others
 --
@@ -10,5 +10,5 @@
 --
 -- moves as `enqueue`
 --          -> deferred
--- touches conf queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events metrics
---         wake given
+-- touches conf ticks queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events
+--         metrics wake given

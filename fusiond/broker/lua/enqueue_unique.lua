@@ -1,5 +1,5 @@
 -- include: now queue batches score text job events wake claim_message claim_on_enqueue ready argument_values turns
--- include: store room places locks follow tally endings unique ../enqueue
+-- include: store room places locks follow tally ticks endings unique ../enqueue
 --
 -- enqueue_unique(queue, jobs, confirmed): `enqueue` for a call in which some jobs are unique
 --
@@ -8,4 +8,4 @@
 -- reply as of `enqueue`
 --
 -- moves as `enqueue`
--- touches conf queue tenants held scheduled canceled seq job unique events metrics wake given
+-- touches conf ticks queue tenants held scheduled canceled seq job unique events metrics wake given

@@ -1,4 +1,4 @@
--- include: now queue score text job events flows
+-- include: now queue score text job events flows ticks
 --
 -- flow_tick(queue, entry, ticks): starts the runs of ticks that a cron entry has decided on; a repeat starts nothing
 --
@@ -10,7 +10,6 @@
 --
 -- touches conf ticks flow flows advance events
 
-local TICKS = ROOT .. ':ticks'
 local entry, patience, count = ARGV[1], tonumber(ARGV[2]), 2 * ARGV[3]
 local newest, with_run = (redis.call('HGET', TICKS, entry) or ''):match('^(%d+) (%d+)$')
 newest, with_run = newest or '0', with_run or '0'
@@ -30,7 +29,11 @@ local function start(tick, delay, inputs)
 end
 local replies = {}
 read_events(redis.call('HGET', CONF, 'events'))
-for i = 4 + count, #ARGV, 3 do replies[#replies + 1] = start(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end
+for i = 4 + count, #ARGV, 3 do
+  local reply = start(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  replies[#replies + 1] = reply
+  if reply ~= '4' then note_tick(entry, ARGV[i], reply .. 'r') end
+end
 redis.call('HSET', TICKS, entry, newest .. ' ' .. with_run)
 if events then events.write() end
 return { table.concat(replies), with_run }

@@ -1,4 +1,4 @@
--- include: now queue batches score text job events ready follow flows
+-- include: now queue batches score text job events ready follow flows ticks
 --
 -- flow_write(queue, run, …): writes the record of a run of a flow, unless it has changed since it was read, and starts
 -- jobs and runs
@@ -62,10 +62,10 @@ if kept then
   redis.call('PEXPIRE', run .. '/ends', kept)
   redis.call('ZADD', FLOWS, now + kept, id)
   drop_runs(100)
-  local entry = ARGV[6] == 'f' and id:match('^cron:(.+):%d+$')
-  if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
+  local began = finite(redis.call('HGET', run, 'created_at'))
+  local times = times_of(began, now)
+  note_end(id, ARGV[6], began)
   local parent, step, n, round = ARGV[5]:match('^(%S+) (%S+) (%d+) (%d+)$')
-  local times = times_of(finite(redis.call('HGET', run, 'created_at')), now)
   if parent then end_of_step(parent, step, n, round, ARGV[6] .. times, ARGV[7]) end
   if events then
     local name = ({ f = 'finished', x = 'failed', c = 'canceled' })[ARGV[6]]

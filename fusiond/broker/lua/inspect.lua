@@ -1,4 +1,5 @@
--- include: now queue batches score text job events ready places wake broken status locks follow endings held_tasks
+-- include: now queue batches score text job events ready places wake broken status locks follow ticks endings
+-- include: held_tasks
 --
 -- inspect(queue, repair, what, who, ids): what is wrong with these jobs at this moment; with `repair` it is repaired at
 -- once
@@ -16,8 +17,8 @@
 -- moves (none), or two or more -> the set that its text indicates; `started` then has an expired lease, and the next
 -- claim rescues the job
 --       any -> broken      no-job
--- touches queue held again places scheduled started finished failed canceled deferred seq job unique broken conf
---         events wake
+-- touches queue ticks held again places scheduled started finished failed canceled deferred seq job unique broken
+--         conf events wake
 
 local KEPT = 86400000             -- ms, 1 day: the text of a finished job does not say how long to keep it
 local ENDED = { finished = true, failed = true, canceled = true }

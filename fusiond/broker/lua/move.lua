@@ -1,4 +1,4 @@
--- include: now queue batches score text job events wake ready broken places locks follow endings gaps
+-- include: now queue batches score text job events wake ready broken places locks follow ticks endings gaps
 --
 -- move(queue, target, limit, skip_queued, skip_scheduled): moves the first `limit` waiting jobs to another queue,
 -- through the outbox
@@ -11,7 +11,7 @@
 --       queue | scheduled -> broken     no text, or not a job
 -- A job is in the outbox before its text is deleted, so an error midway loses none: fsck queues jobs that are in no
 -- set.
--- touches queue held again scheduled started job unique children outbox broken conf wake
+-- touches queue ticks held again scheduled started job unique children outbox broken conf wake
 
 local LARGE_REPLY = 1048576       -- bytes of jobs
 local target, limit, bytes, reply = ARGV[1], tonumber(ARGV[2]), 0, {}

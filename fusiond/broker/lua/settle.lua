@@ -1,4 +1,4 @@
--- include: now queue batches score text job events wake ready places locks follow tally endings held_tasks
+-- include: now queue batches score text job events wake ready places locks follow tally ticks endings held_tasks
 --
 -- settle(queue, outcomes): ends attempts.
 --
@@ -57,11 +57,6 @@ local function first_attempt(state)
       claimed = created + words:match(' b(%d+)'),
   } or false
 end
--- note_success(id): notes when a job of a cron entry finished last
-local function note_success(id)
-  local entry = id:match('^cron:(.+):%d+$')
-  if entry then redis.call('HSET', ROOT .. ':ticks', entry .. ' success', whole(now)) end
-end
 
 local function record_finished(id, text, first, result, event_words)
   local task, header = text:match('\n([^\n]*)\n([^\n]*)')
@@ -93,8 +88,7 @@ local function finish(id, text, token, ttl, result, why, event_words, ran_with)
     put(id, encode(h))
     if events then events.record_ended('finished', id, h, since_claim(h) .. event_words) end
   end
-  register_ended(id, 'finished', ttl, h)
-  if id:byte() == 99 then note_success(id) end  -- c
+  register_ended(id, 'finished', ttl, h, first and first.claimed)
 end
 
 -- make_unfinished(): created once in a call, and only if an attempt did not finish: creating functions takes a script

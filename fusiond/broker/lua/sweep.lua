@@ -1,5 +1,5 @@
--- include: now queue batches score text job events wake ready argument_values turns places locks follow tally endings
--- include: reassign_turns after
+-- include: now queue batches score text job events wake ready argument_values turns places locks follow tally ticks
+-- include: endings reassign_turns after
 --
 -- sweep(queue, limit): deletes old ended jobs in queues where nothing is settled any more; shortens leases from before
 -- the clock was put back, as the jobs of dead dispatchers would keep them for so long; assigns new turns if `fair_by`
@@ -11,8 +11,8 @@
 --
 -- moves finished | failed | canceled -> gone
 --       deferred -> failed    EXPIRED, while it waited for others
--- touches finished failed canceled started job deferred expiring parents queue tenants seq conf job unique outbox
---         events metrics
+-- touches finished ticks failed canceled started job deferred expiring parents queue tenants seq conf job unique
+--         outbox events metrics
 
 local LONGEST = 60000             -- ms; longer than any lease
 local gone = 0

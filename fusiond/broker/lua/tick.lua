@@ -1,5 +1,5 @@
 -- include: now queue batches score text job events wake ready argument_values turns store room places locks follow
--- include: tally endings unique
+-- include: tally ticks endings unique
 --
 -- tick(queue, entry, ticks): stores the jobs of ticks that a cron entry has decided on; a repeat stores nothing
 --
@@ -18,7 +18,6 @@
 -- asks again. If the clock is ahead, no job begins early: it is scheduled for its tick.
 -- touches conf queue tenants held scheduled canceled seq job unique ticks events metrics wake
 
-local TICKS = ROOT .. ':ticks'
 local entry, task, args, expires, patience = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5]), tonumber(ARGV[6])
 local known = redis.call('HGET', TICKS, entry) or ''
 local newest, with_job = known:match('^(%d+) (%d+)$')
@@ -77,7 +76,10 @@ for place, at in ipairs(to_store) do
 end
 for i, reply in ipairs(replies) do
   local tick = ARGV[8 + 2 * i]
-  if reply ~= '4' then newest = tick end
+  if reply ~= '4' then
+    newest = tick
+    note_tick(entry, tick, reply)
+  end
   if reply == '0' or reply == '1' then with_job = tick end
 end
 redis.call('HSET', TICKS, entry, newest .. ' ' .. with_job)

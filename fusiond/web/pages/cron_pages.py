@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 from functools import partial
 
-from fusiond.broker.ticks import CronState
+from fusiond.broker.ticks import CronState, TickNote
 from fusiond.config.model import Config, CronEntry
 from fusiond.config.units import written
 from fusiond.flows.run_control import RunRef
 from fusiond.flows.shapes import shape_of_entry
-from fusiond.inspecting.cron_runs import outcomes_of, run_now
+from fusiond.inspecting.cron_runs import PASSED_OVER, history, outcomes_of, run_now
 from fusiond.schedule.cron import next_tick, problem_here, ticks
 from fusiond.schedule.drift import digest, in_force
 from fusiond.schedule.overdue import overdue_since
@@ -22,6 +23,13 @@ from fusiond.web.inputs import Input
 NAME = Input("entry", "the name of a cron entry", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
 #: coming ticks that are shown of an entry, and ms ahead that they are looked for
 _COMING, _AHEAD = 3, 400 * 86_400_000
+#: a day in ms, and ticks that are marked in it
+_DAY, _MARKS = 86_400_000, 50
+_HISTORY = (
+    NAME,
+    Input("since", "a time, or how long ago, such as 2h; none: all that is kept", form="moment"),
+    Input("limit", "ticks to show", form="number", default=100, least=1, most=10_000),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class CronRow:
     decision: str
     #: the next ticks, epoch ms
     coming: list[int]
+    #: ticks of the day, epoch ms: all of them, or 50 at even distances
+    day: list[int]
     #: since when no job of it has finished for its `alert_if_no_success`; None: it is not overdue
     overdue_since: int | None
 
@@ -59,6 +69,19 @@ class Cron:
     """All entries."""
 
     entries: list[CronRow]
+    #: epoch ms: when the 24 h begin of which each entry has its ticks
+    day_begins_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CronHistory:
+    """What became of the ticks of an entry."""
+
+    entry: CronRow
+    #: the newest first
+    ticks: list[TickNote]
+    #: outcome of a tick that has no job → why
+    passed_over: dict[str, str]
 
 
 async def entries(backend: Backend) -> list[CronRow]:
@@ -95,6 +118,7 @@ def _row(config: Config, own: CronEntry, state: CronState, success: int, outcome
         decided_at=state.last,
         decision=state.decision,
         coming=[] if suspended else _coming(entry),
+        day=[] if suspended or problem_here(entry) else _day_of(entry),
         overdue_since=overdue_since(allowed, state, success) if allowed and not entry.suspended else None,
     )
 
@@ -105,8 +129,33 @@ def _coming(entry: CronEntry) -> list[int]:
     return [] if first is None else [first, *ticks(entry, first, first + _AHEAD, _COMING - 1)]
 
 
+def _begin_of_day() -> int:
+    """Now, less some minutes, so that the ticks of a day are worked out once in ten minutes."""
+    return int(time.time()) // 600 * 600_000
+
+
+def _day_of(entry: CronEntry) -> list[int]:
+    return _day(entry.schedule, entry.timezone, entry.every, _begin_of_day())
+
+
+@functools.lru_cache(maxsize=1000)
+def _day(schedule: str | None, timezone: str, every: float | None, begin: int) -> list[int]:
+    entry = CronEntry("", "", schedule=schedule, timezone=timezone, every=every)
+    found = ticks(entry, begin, begin + _DAY, _MARKS)
+    if len(found) < _MARKS:
+        return found
+    return [tick for n in range(_MARKS) if (tick := next_tick(entry, begin + n * _DAY // _MARKS))]
+
+
 async def _show(call: WebCall) -> Cron:
-    return Cron(await entries(call.backend))
+    return Cron(await entries(call.backend), _begin_of_day())
+
+
+async def _history(call: WebCall) -> CronHistory:
+    entry, backend = _entry(call), call.backend
+    [row] = [each for each in await entries(backend) if each.name == entry.name]
+    found = await backend.run(history(backend.verbs, entry, call["since"] or 0, call["limit"]))
+    return CronHistory(row, found, PASSED_OVER)
 
 
 async def _run(call: WebCall) -> Done:
@@ -139,9 +188,10 @@ def _entry(call: WebCall) -> CronEntry:
     return found
 
 
-_acts = partial(acts, "cron", everywhere=True)
+_reads, _acts = partial(reads, everywhere=True), partial(acts, "cron", everywhere=True)
 ENDPOINTS = (
-    reads("/cron", _show, "Cron entries with their last and next ticks", Cron, "cron.html", everywhere=True),
+    _reads("/cron", _show, "Cron entries with their last and next ticks", Cron, "cron.html"),
+    _reads("/cron/{entry}", _history, "What became of an entry's ticks", CronHistory, "cron_entry.html", _HISTORY),
     _acts("/cron/{entry}/run", _run, "Enqueue the entry's task now, outside its schedule", (NAME,)),
     _acts("/cron/{entry}/suspend", _suspend, "Let the entry's ticks pass", (NAME,)),
     _acts("/cron/{entry}/resume", _resume, "Undo suspend", (NAME,)),

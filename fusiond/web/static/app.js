@@ -75,7 +75,10 @@ function span (seconds) {
   return hours < 48 ? Math.floor(hours) + ' h ' + Math.floor(minutes % 60) + ' min' : Math.round(hours / 24) + ' d'
 }
 function age () {
-  for (const time of document.querySelectorAll('time')) {
+  for (const time of document.querySelectorAll('time[data-clock]')) {
+    time.textContent = new Date(time.dateTime).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+  }
+  for (const time of document.querySelectorAll('time:not([data-clock])')) {
     const apart = (Date.now() - Date.parse(time.dateTime)) / 1000
     const text = Math.abs(apart) < 1 ? 'now' : apart > 0 ? span(apart) + ' ago' : 'in ' + span(-apart)
     if (time.textContent !== text) time.textContent = text

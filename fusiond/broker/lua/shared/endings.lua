@@ -1,6 +1,6 @@
 -- How jobs leave `started` and how they end. A script that ends a job or an attempt calls `write_endings` at its end. A
 -- registry of ended jobs holds id -> the time from which the job may be deleted. (needs now, queue, batches, job,
--- ready, places, locks, follow; and tally, if a waiting job ends)
+-- ready, places, locks, follow, ticks; and tally, if a waiting job ends)
 -- ms that an id is known after its end, so that a repeated enqueue does not run it again
 local REMEMBERED = 60000
 local FAILED_KEPT = 2592000000    -- ms, 30 days: `failure_ttl` of a task without a known one
@@ -22,9 +22,9 @@ local function leave_started(id, limit)
   left_started[#left_started + 1] = id
   if limit then free_place(id, limit) end
 end
--- register_ended(id, status, ttl, h): a job has ended, and is kept for `ttl` ms. The caller writes its text after this,
--- and removes it from its set. h: its fields; nil: the job has only the fields of a first attempt
-local function register_ended(id, status, ttl, h)
+-- register_ended(id, status, ttl, h, began): a job has ended, and is kept for `ttl` ms. The caller writes its text
+-- after this, and removes it from its set. h: its fields; nil: it has only those of a first attempt, which began then
+local function register_ended(id, status, ttl, h, began)
   if h and h.limit then leave_limit(id, h) end
   local list, score = endings[status], KEPT_UNTIL[ttl]
   if not list then
@@ -39,6 +39,7 @@ local function register_ended(id, status, ttl, h)
   if h and h.unique then free_lock(id, h) end
   if h and h.follow then follow_up(id, status, h) end
   if h and h.flow then notify_run(status, h) end
+  if id:byte() == 99 then note_end(id, LETTER[status], began or h and finite(h.started_at)) end  -- c
 end
 -- failure(code, message): the error document of a job that a script ends
 local function failure(code, message)
