@@ -44,7 +44,7 @@ def table(
     cells = [[one_line(_cell(value)) for value in row] for row in rows]
     room = shutil.get_terminal_size().columns - indent
     widths, below = _layout(headings, cells, room, numbers_last=headings[-1].lower() in right.split())
-    last = [_BELOW + paint(headings[-1], "dim")] if any(below) else []
+    last = [_BELOW + paint(headings[-1], "dim")] if any(below) and headings[-1] else []
     headings = headings[: len(widths)]
     to_right = [heading.lower() in right.split() for heading in headings]
     is_state = [heading.lower() in states.split() for heading in headings]
