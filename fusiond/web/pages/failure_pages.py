@@ -17,12 +17,14 @@ from fusiond.inspecting.failure_groups import (
     look_at_failures,
     requeued_in_words,
 )
+from fusiond.owners import Owners, owner_of
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
 
 _GROUP = Input("group", "the id of a group", "path", pattern="[0-9a-f]{16}", required=True)
 _QUEUE = Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255)
+_OWNER = Input("owner", "who answers for them; none: anybody")
 _DEPTH = Input("depth", "failed jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 #: seconds that a look goes on, and one that was asked to go further
 _QUICK: Final = 0.15
@@ -38,9 +40,10 @@ class Failures:
     looked_at: int
     among: int
     queues: list[str]
+    owners: list[str]
 
 
-async def failures(backend: Backend, queue: str = "", depth: int = 10_000) -> Failures:
+async def failures(backend: Backend, queue: str = "", depth: int = 10_000, owner: str = "") -> Failures:
     """The failures, the newest group first. Raises BrokerError, NotThere."""
     counted, _ = await backend.counts()
     if queue and queue not in counted:
@@ -52,11 +55,18 @@ async def failures(backend: Backend, queue: str = "", depth: int = 10_000) -> Fa
         return await backend.run(look_at_failures(backend.verbs, meant, depth, seconds))
 
     seen = await backend.kept(f"failures {depth} {sorted(meant)}", look)
-    return Failures(seen.rows(), seen.looked_at, seen.among, await backend.queues())
+    known = (await backend.catalogue()).owners
+    rows = [row for row in seen.rows(known) if not owner or owner in (row.owner, *_owners(row, known))]
+    owners = sorted({each.owner for each in known.values() if each.owner})
+    return Failures(rows, seen.looked_at, seen.among, await backend.queues(), owners)
+
+
+def _owners(row: FailureRow, known: Owners) -> list[str]:
+    return [owner_of(known, queue, row.task).owner for queue in row.queues]
 
 
 async def _show(call: WebCall) -> Failures:
-    return await failures(call.backend, call["queue"] or "", call["depth"])
+    return await failures(call.backend, call["queue"] or "", call["depth"], call["owner"] or "")
 
 
 async def _requeue(call: WebCall) -> Done:
@@ -87,7 +97,7 @@ _CHANGE = (
     Input("depth", "failed jobs to look at, in all", "body", "number", default=100_000, least=1, most=1_000_000),
 )
 ENDPOINTS = (
-    reads("/failures", _show, "Failed jobs by task and error", Failures, "failures.html", (_QUEUE, _DEPTH)),
+    reads("/failures", _show, "Failed jobs by task and error", Failures, "failures.html", (_QUEUE, _OWNER, _DEPTH)),
     acts("requeue", "/failures/{group}/requeue", _requeue, "Run the failed jobs of a group again", _CHANGE),
     acts("delete", "/failures/{group}/drop", _drop, "Delete the failed jobs of a group", _CHANGE),
 )

@@ -12,6 +12,7 @@ from fusiond.flows.run_control import RunControl, RunRef, RunView
 from fusiond.flows.shapes import depths, shape_of
 from fusiond.job import new_id
 from fusiond.masking import HIDDEN
+from fusiond.owners import Owner
 from fusiond.producer.flow_calls import check_inputs
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
@@ -86,6 +87,8 @@ class RunStory:
     parent: str
     inputs: Any
     steps: list[StepRow]
+    owner: str
+    runbook_url: str
 
 
 async def _list(call: WebCall) -> Flows:
@@ -105,7 +108,9 @@ async def _show(call: WebCall) -> RunStory:
     depth = depths(view.run.flow.steps)
     steps = [_step(view, name, depth[name]) for name in [*view.run.state.steps][:_STEPS]]
     inputs = view.masked(await call.backend.secret()).inputs
-    return RunStory(_row(view), view.parent, HIDDEN if inputs and call.backend.hides_arguments else inputs, steps)
+    owner = (await call.backend.catalogue()).owners.get(f"flow {view.flow}", Owner())
+    shown = HIDDEN if inputs and call.backend.hides_arguments else inputs
+    return RunStory(_row(view), view.parent, shown, steps, *owner)
 
 
 def _step(view: RunView, name: str, depth: int) -> StepRow:

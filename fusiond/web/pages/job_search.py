@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from fusiond.inspecting.search import FoundJobs, JobFilter
@@ -20,6 +21,7 @@ FILTERS: Final = (
     Input("state", "states of jobs; none: all", words=STATES, many=True),
     Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255),
     Input("task", "the name of a task", pattern="[A-Za-z0-9_.-]{1,100}"),
+    Input("owner", "who answers for them"),
     Input("tag", "the log tag of jobs", longest=255),
     Input("text", "a text in the arguments, the error or the id"),
     Input("since", "a time, or how long ago, such as 2h", form="moment"),
@@ -39,6 +41,9 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int, patient:
         raise NotThere(f"there is no queue {said['queue']!r}")
     tasks, tags = ([said[name]] if said[name] else [] for name in ("task", "tag"))
     given = {name: said[name] for name in ("text", "since", "until") if said[name]}
+    catalogue = await backend.catalogue()
+    if said["owner"]:
+        given["is_owned"] = partial(catalogue.answers, [said["owner"]])
     plan = searched(
         backend.verbs,
         [said["queue"]] if said["queue"] else queues,
@@ -48,6 +53,6 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int, patient:
         depth=depth,
         seconds=_LONG if patient or depth > DEPTH.default else _QUICK,
         secret=await backend.secret(),
-        tags=(await backend.catalogue()).log_tags,
+        tags=catalogue.log_tags,
     )
     return await backend.run(plan)
