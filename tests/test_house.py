@@ -22,6 +22,7 @@ FLOORS = [
         "job",
         "masking",
         "logs",
+        "owners",
         "json_depth",
         "link_messages",
         "paths",
@@ -92,7 +93,7 @@ ALONE = [
             "worker_groups",
         )
     }
-    | {"fusiond.argument_values", "fusiond.callbacks"},
+    | {"fusiond.argument_values", "fusiond.callbacks", "fusiond.owners"},
     {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks", "fusiond.written_text"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]

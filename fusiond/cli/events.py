@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from fusiond.broker.event_reading import Wanted
     from fusiond.broker.event_records import Event
-    from fusiond.masking import Secret
 
 #: s; from one look to the next with --follow
 _AGAIN = 0.5
@@ -83,7 +82,7 @@ def _show_newest(
     found.sort(key=lambda event: event.at_ms)
     if not any(read.values()) and not options.follow:
         tell("there are no events; Redis keeps them if `events: {}` is in the file")
-    _show(found[-options.last :], session.secret(), options)
+    _show(found[-options.last :], session, options)
     return read
 
 
@@ -99,17 +98,21 @@ def _show_next(
     for error in unreadable:
         tell(str(error))
     if found := list(filter(wanted.accepts, cursors.take(pages))):
-        _show(found, session.secret(), options)
+        _show(found, session, options)
     read.update(cursors.read)
     if not any(page.entries for page in pages.values()):
         time.sleep(_AGAIN)
 
 
-def _show(events: Iterable[Event], secret: Secret, options: arguments.Options) -> None:
+def _show(events: Iterable[Event], session: broker.Session, options: arguments.Options) -> None:
     from fusiond.masking import masked_event
+    from fusiond.owners import with_owner
+
+    catalogue = session.run(session.verbs.catalogue())
+    secret = catalogue.secret()
 
     for event in events:
-        said = masked_event(event.document(), secret)
+        said = masked_event(with_owner(event.document(), catalogue.owners), secret)
         print(json_text(said) if options.json else _line(event, said), flush=options.follow)
 
 

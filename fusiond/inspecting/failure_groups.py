@@ -18,6 +18,7 @@ from fusiond.broker.failures import FailureGroup, alike
 from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
+from fusiond.owners import Owners, owner_of
 
 #: jobs of one read, and of one change
 _PAGE: Final = 250
@@ -64,6 +65,9 @@ class FailureRow:
     queues: list[str]
     #: with which generation, and release, the last attempts of how many ran, the newest generation first
     releases: list[ReleaseRow]
+    #: of the last one; empty: nobody says it
+    owner: str
+    runbook_url: str
 
 
 @dataclass(slots=True)
@@ -75,9 +79,9 @@ class SeenFailures:
     looked_at: int
     among: int
 
-    def rows(self) -> list[FailureRow]:
-        """The newest group first."""
-        return [_row(each) for each in alike(self.groups)]
+    def rows(self, owners: Owners) -> list[FailureRow]:
+        """The newest group first; `owners`: who answers for what."""
+        return [_row(each, owners) for each in alike(self.groups)]
 
 
 def look_at_failures(
@@ -153,7 +157,7 @@ def _pages(
     return looked, found
 
 
-def _row(groups: list[FailureGroup]) -> FailureRow:
+def _row(groups: list[FailureGroup], owners: Owners) -> FailureRow:
     newest = groups[0]
     releases: Counter[tuple[int | None, str]] = Counter()
     for key, jobs in ((key, jobs) for group in groups for key, jobs in group.releases.items()):
@@ -171,4 +175,5 @@ def _row(groups: list[FailureGroup]) -> FailureRow:
         job=f"{newest.queue}/{newest.id}",
         queues=sorted({group.queue for group in groups}),
         releases=by_release(releases),
+        **owner_of(owners, newest.queue, newest.task, newest.id)._asdict(),
     )

@@ -48,6 +48,8 @@ class JobFilter:
     error: str = ""
     #: the digest of the failures that it belongs to
     group: str = ""
+    #: whether somebody answers for it whose jobs are searched for; None: anybody's
+    is_owned: Callable[[JobRecord], bool] | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -60,6 +62,7 @@ class JobFilter:
             (not self.tasks or job.task in self.tasks)
             and (not self.tags or (job.log_tag or tags.get(job.task, "")) in self.tags)
             and self.since <= last_moment(job) <= self.until
+            and (self.is_owned is None or self.is_owned(job))
             and self._has_text(job)
             and self._has_error(job)
             and (not self.group or group_of(job.task, job.error or b"") == self.group)

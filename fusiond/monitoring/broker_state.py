@@ -17,6 +17,7 @@ from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
 from fusiond.inspecting.queues import count_each
+from fusiond.owners import Owners
 from fusiond.schedule.overdue import overdue_since
 
 
@@ -38,6 +39,8 @@ class BrokerState:
     counters: dict[str, QueueCounters] = field(default_factory=dict)
     #: sink of a living daemon's file → how far it is
     sinks: dict[str, SinkState] = field(default_factory=dict)
+    #: who answers for what
+    owners: Owners = field(default_factory=dict)
 
 
 def broker_state(verbs: Verbs) -> Plan[BrokerState]:
@@ -50,15 +53,16 @@ def broker_state(verbs: Verbs) -> Plan[BrokerState]:
         counters |= reading.read(answer)
     overdue = yield from overdue_entries(verbs, (yield from verbs.cron_declarations()))
     waiting = {name: counts.waiting for name, counts in queues.items() if counts.waiting}
-    serving = (yield from verbs.catalogue()).serving if waiting else ()
+    catalogue = yield from verbs.catalogue()
     files = yield from verbs.files_in_force()
     return BrokerState(
         queues=queues,
         unreadable=unreadable,
-        unserved={name: jobs for name, jobs in waiting.items() if name not in serving},
+        unserved={name: jobs for name, jobs in waiting.items() if name not in catalogue.serving},
         overdue=overdue,
         files=files,
         counters=counters,
+        owners=catalogue.owners,
         sinks=(yield from sink_states(verbs, files, [*queues])),
     )
 

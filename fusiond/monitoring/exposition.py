@@ -22,6 +22,7 @@ from fusiond.broker.counters import LIMITS, Histogram, QueueCounters, Tally
 from fusiond.broker.records import Counts
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState
+from fusiond.owners import Owner, owner_of
 
 #: name, value, labels
 Sample = tuple[str, float | Histogram, dict[str, str]]
@@ -55,6 +56,9 @@ NAMES: Final = {
     "fusiond_sink_delay_seconds": "For how long the oldest event has been there that a sink has not delivered.",
     "fusiond_sink_refused_events_total": "Events that the other side of a sink has refused for good.",
     "fusiond_sink_failing": "Whether a sink could not deliver when it last tried.",
+    "fusiond_queue_info": "Who answers for a queue; always 1.",
+    "fusiond_cron_info": "Who answers for a cron entry; always 1.",
+    "fusiond_job_info": "Who answers for the jobs of a task in a queue; always 1.",
     "fusiond_job_outcomes_total": "What became of jobs: they ended, or an attempt of theirs did and they go on.",
     "fusiond_job_crashes_total": "Attempts that ended with the death of their process, or by their hard timeout.",
     "fusiond_job_holds_total": "How often a limit of the task has held a job.",
@@ -132,8 +136,10 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
         return
     for name, counts in broker.queues.items():
         yield from _queue(name, counts, broker.unserved.get(name, 0))
+        yield "fusiond_queue_info", 1, {"queue": name, **owner_of(broker.owners, name)._asdict()}
     for entry, since in broker.overdue.items():
         yield "fusiond_cron_overdue", since is not None, {"entry": entry}
+        yield "fusiond_cron_info", 1, {"entry": entry, **broker.owners.get(f"cron {entry}", Owner())._asdict()}
     for file in broker.files:
         labels = {"generation": str(file.generation), "hash": file.hash}
         yield "fusiond_config_daemons", len(file.daemons), labels
@@ -143,6 +149,8 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
         yield "fusiond_sink_refused_events_total", state.refused, {"sink": sink}
     for name, counters in broker.counters.items():
         yield from _counted(name, counters)
+        for task in counters.totals:
+            yield "fusiond_job_info", 1, {"queue": name, "task": task, **owner_of(broker.owners, name, task)._asdict()}
 
 
 def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:

@@ -80,6 +80,7 @@ def digest(entry: CronEntry, task: Task, shape: Shape | None = None) -> str:
     """Equal for entries that enqueue the same job at the same times by the same rules."""
     unique = [_said(task.unique)] if task.unique else []  # as older versions have it, where there is none
     flow = [shape.to_json()] if shape else []
+    entry = replace(entry, owner=None, runbook_url=None)
     return _digest([_said(entry), task.queue, task.priority, task.expires, *unique, *flow])[:20]
 
 

@@ -45,7 +45,7 @@ PUBLISH = 60.0
 _LAST_MESSAGE = 2.0
 #: the fields of a task that producers get
 _TASK_FIELDS = (
-    "queue", "priority", "expires", "run", "log_tag", "description", "limit_by", "secret", "owner", "runbook_url",
+    "queue", "priority", "expires", "run", "log_tag", "description", "limit_by", "secret",
 )  # fmt: skip
 
 
@@ -196,6 +196,7 @@ def catalogue(
             },
             digests=drift.digests(config),
             flows={name: dataclasses.asdict(shape_of(config, name)) for name in config.flows},
+            owners=config.owners,
             before=before,
         )
     )

@@ -23,6 +23,7 @@ from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.link_messages import Apply, Command
 from fusiond.masking import Secret, masked_event, without_url
+from fusiond.owners import with_owner
 from fusiond.program import Link, wait_until_set
 from fusiond.sinks.choice import outlet
 from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
@@ -89,6 +90,7 @@ class Delivery:
         self._own_secret = {name: task.secret for name, task in config.tasks.items()}
         #: task → its secret arguments, of any daemon's file
         self._secret: Secret = self._catalogue.secret(self._own_secret)
+        self._owners = config.owners
         self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
 
     def end(self) -> None:
@@ -310,7 +312,7 @@ class Delivery:
             self._use(config)
 
     def _document(self, event: Event) -> Document:
-        document = masked_event(event.document(), self._secret)
+        document = masked_event(with_owner(event.document(), self._owners), self._secret)
         if event.task and "task_type" not in document and event.task in self._tags:
             document["task_type"] = self._tags[event.task]
         text = json.dumps(document, ensure_ascii=False)

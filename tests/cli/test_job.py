@@ -4,6 +4,7 @@ import pytest
 
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.job import mark_of, new_token
+from fusiond.owners import Owner
 from tests.support.job_text import change_job
 from tests.support.running import until
 
@@ -262,11 +263,10 @@ def test_list_finds_among_large_jobs(desk):
 
 def test_whose_job_it_is(desk):
     """Its owner and the page that says what to do; jobs are found by their owner."""
-    tasks = {
-        name: {"queue": "default", "priority": 1, "run": "x.y", **more}
-        for name, more in (("send", {"owner": "mail", "runbook_url": "https://wiki.example.com/mail"}), ("other", {}))
-    }
-    desk.run(desk.verbs.publish_catalogue("newer", "other", tasks, priorities={}, queues=["default"]))
+    tasks = {name: {"queue": "default", "priority": 1, "run": "x.y"} for name in ("send", "other")}
+    owners = {"task send": Owner("mail"), "queue default": Owner("rest", "https://wiki.example.com/mail")}
+    publish = desk.verbs.publish_catalogue
+    desk.run(publish("newer", "other", tasks, priorities={}, queues=["default"], owners=owners))
     names = [desk.enqueued("send"), desk.enqueued("other")]
     shown = desk.fusiond("job", "show", names[0]).out
     assert [line.split() for line in shown.splitlines() if line.startswith(("owner", "runbook"))] == [
@@ -275,5 +275,6 @@ def test_whose_job_it_is(desk):
     ]
     assert [job["name"] for job in desk.fusiond("job", "list", "--owner", "mail", "--json").json] == names[:1]
     assert desk.fusiond("job", "list", "--owner", "mail", "--task", "other", "--json").json == []
+    assert [job["name"] for job in desk.fusiond("job", "list", "--owner", "rest", "--json").json] == names[1:]
     assert "no owner 'mial'" in desk.fusiond("job", "cancel", "--owner", "mial", "--yes").err
     assert desk.fusiond("job", "cancel", "--owner", "mail", "--yes").out == "default: 1 job canceled\n"

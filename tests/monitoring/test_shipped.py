@@ -101,6 +101,14 @@ QUIET = {
 }
 
 
+#: who answers for what, as each of two hosts tells it
+OWNER = {"owner": "payments", "runbook_url": "https://wiki.example.com"}
+_SAID = ", ".join(f'{name}="{value}"' for name, value in OWNER.items())
+INFO = {
+    f'fusiond_{kind}_info{{{of}, {_SAID}, instance="{host}"}}': "1x400"
+    for kind, of in (("job", 'queue="q", task="t"'), ("queue", 'queue="q"'), ("cron", 'entry="nightly"'))
+    for host in "ab"
+}
 #: alert → hours after which it fires, of those that take so long
 SLOW = {"FusiondNotTheFile": 2, "FusiondDrained": 5, "FusiondSuspended": 26}
 _HERE = 'job="fusiond", instance="a"'
@@ -153,6 +161,7 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should(tmp_path):
     def expected(alert, labels):
         rule = rules[alert]
         summary = re.sub(r"{{ .labels.(\w+) }}", lambda found: labels[found[1]], rule["annotations"]["summary"])
+        labels |= OWNER if "group_left" in rule["expr"] else {}
         return {"exp_labels": labels | rule["labels"], "exp_annotations": {"summary": summary}}
 
     def case(series, firing, quiet=(), hours=0):
@@ -161,7 +170,7 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should(tmp_path):
         minutes = 60 * hours or 30
         return {
             "interval": "4m" if hours else "1m",  # after 5 a series is taken for gone
-            "input_series": [{"series": name, "values": values} for name, values in series.items()],
+            "input_series": [{"series": name, "values": values} for name, values in (series | INFO).items()],
             "alert_rule_test": [
                 {"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": [*alerts]}
                 for alert, alerts in told.items()

@@ -64,7 +64,7 @@ class Station:
     def snapshot(self, only):
         events = Events(1000, sinks={"s": Sink("file", "/none", only=only)})
         settings = Broker(url=f"unix://{self.server.path}", namespace="test")
-        config = Config(broker=settings, tasks={"t": Task("t", "a.b", log_tag="bill")}, events=events)
+        config = Config(broker=settings, tasks={"t": Task("t", "a.b", log_tag="bill", owner="ada")}, events=events)
         return SimpleNamespace(config=config, path=self.directory / "snapshot.json")
 
     def deliver(self, goal, only=(), beside=int):
@@ -96,7 +96,7 @@ def test_it_goes_on_where_it_was(station):
     assert station.deliver(4) == ["a", "b", "c", "d"]
     station.enqueue("e")
     assert station.deliver(5) == ["a", "b", "c", "d", "e"]
-    assert {document["task_type"] for document in station.outlet.taken} == {"bill"}
+    assert {(said["task_type"], said["owner"]) for said in station.outlet.taken} == {("bill", "ada")}
     assert len({document["id"] for document in station.outlet.taken}) == 5
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from fusiond.broker.records import NewJob, Outcome
+from fusiond.owners import Owner
 
 
 def fail(desk, queue, task, message, count=1, **error):
@@ -56,6 +57,20 @@ def test_a_group_says_with_which_release_its_jobs_failed(dashboard, desk):
     assert "2 jobs with generation 2, release /srv/2; 1 job with generation 1" in dashboard.get("/failures").text
     told = desk.fusiond("job", "list").err
     assert "failed: 2 jobs with generation 2, release /srv/2; 1 job with generation 1" in told
+
+
+def test_failures_and_jobs_are_found_by_who_answers(dashboard, desk, failures):
+    """A group is of all who answer for a queue that it is in; both pages and the job say who it is."""
+    tasks = {name: {"queue": "default", "priority": 1, "run": "x.y"} for name in ("send", "report")}
+    owners = {"task report": Owner("ada", "https://wiki.example.com/report"), "queue reports": Owner("bob")}
+    publish = desk.verbs.publish_catalogue
+    desk.run(publish("newer", "other", tasks, priorities={}, queues=["default", "reports"], owners=owners))
+    assert [message for _, message in groups(dashboard, "?owner=ada")] == ["no such user 0 in shard 7"]
+    assert [message for _, message in groups(dashboard, "?owner=bob")] == ["no such user 1 in shard 12"]
+    found = dashboard.get("/api/v1/jobs?owner=ada").json
+    assert ([job["task"] for job in found["jobs"]], found["owners"]) == (["report"], ["ada", "bob"])
+    for page in ("/failures", "/tasks/report", f"/jobs/{found['jobs'][0]['name']}"):
+        assert 'href="https://wiki.example.com/report"' in dashboard.get(page).text
 
 
 def test_what_was_not_retried_by_its_expiry_is_in_the_group_of_its_exception(dashboard, desk):

@@ -23,6 +23,7 @@ from fusiond.broker.call import decoded
 from fusiond.broker.hosts.host_records import Catalogue, CronDeclaration, Declared, DeclaredTask, FileInForce
 from fusiond.broker.keys import is_name
 from fusiond.config.model.limits import ARGUMENT
+from fusiond.owners import Owner
 
 #: ms before the end of the last daemon; those that ended within it ended in the same restart
 _TOGETHER = 60_000
@@ -100,12 +101,14 @@ class Registry:
         queues: set[str] = set()
         flows: dict[str, dict[str, Any]] = {}
         policies: set[str] = set()
+        owners: dict[str, Owner] = {}
         known = [each for each in self.daemons if each.content in self.contents]
         for (tier, order), daemon in sorted((self._place(each), each) for each in known):
             said = self.contents[daemon.content]
             priorities |= said.priorities
             queues |= said.queues
             flows |= said.flows
+            owners |= said.owners
             policies |= said.digests.get("retry policies", {}).keys()
             for name, task in said.tasks.items():
                 rank = (tier, tier == _LIVING and task["queue"] in served.get(name, ()), order)
@@ -125,6 +128,7 @@ class Registry:
             flows=flows,
             groups=groups,
             positional=positional,
+            owners=owners,
             suspended=frozenset(
                 name
                 for daemon, said in contents.items()
@@ -198,9 +202,10 @@ def declared(raw: bytes | None) -> Declared | None:
         good = all(map(_is_task, tasks.values())) and all(map(_is_priority, priorities.values()))
         good = good and all(map(is_name, queues)) and all(isinstance(entry["digest"], str) for entry in cron.values())
         good = good and all(isinstance(each, dict) for each in (*digests.values(), flows, *flows.values()))
+        owners = {name: Owner(*map(str, each)) for name, each in said.get("owners", {}).items()}
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
-    return Declared(tasks, priorities, queues, cron, digests, flows) if good else None
+    return Declared(tasks, priorities, queues, cron, digests, flows, owners) if good else None
 
 
 def _is_task(said: dict[str, Any]) -> bool:

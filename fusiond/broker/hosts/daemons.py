@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, decoded, nothing, plain, scripted
@@ -14,6 +15,7 @@ from fusiond.broker.hosts.catalogue import Registry, declared, registry
 from fusiond.broker.hosts.host_records import NO_CATALOGUE, Catalogue, CronDeclaration, Declared, FileInForce
 from fusiond.broker.keys import VerbGroup
 from fusiond.broker.layout import layout_of, refuse_other
+from fusiond.owners import Owners
 
 #: ms for which what a daemon or a worker group says about itself holds; it is renewed every ALIVE_AGAIN seconds
 ALIVE_MS = 30_000
@@ -51,6 +53,7 @@ class DaemonVerbs(VerbGroup):
         cron: Mapping[str, Mapping[str, object]] | None = None,
         digests: Mapping[str, Mapping[str, str]] | None = None,
         flows: Mapping[str, Mapping[str, object]] | None = None,
+        owners: Owners = MappingProxyType({}),
         before: str | None = None,
     ) -> Plan[Published]:
         """
@@ -65,6 +68,7 @@ class DaemonVerbs(VerbGroup):
             cron: entry -> {digest, task, schedule, …}, for other daemons that declare an entry of the same name.
             digests: kind -> name -> digest of what the file says of it, for `files_in_force`.
             flows: flow -> its shape, as `fusiond.flows.shapes` gives it.
+            owners: who answers for what.
             before: the hash that this process has published last; None: what Redis knows of the daemon.
 
         Returns:
@@ -74,7 +78,8 @@ class DaemonVerbs(VerbGroup):
             before = yield plain(lambda record: [*_words(record).split(), "", ""][1], "HGET", self.keys.daemons, daemon)
         generation: int = yield scripted("generation", self.keys.meta, (hash, before), int)
         said = {"tasks": tasks, "priorities": priorities, "queues": sorted(queues), "cron": cron or {}}
-        body = json.dumps({**said, "digests": digests or {}, **({"flows": flows} if flows else {})})
+        said |= {name: dict(each) for name, each in (("flows", flows), ("owners", owners)) if each}
+        body = json.dumps({**said, "digests": digests or {}})
         published = Published(generation, hash, hashlib.sha256(body.encode()).hexdigest())
         # before the record that names it
         yield scripted("publish", self.keys.catalog, (published.content, FORGOTTEN_MS, body), nothing)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NotRequired, TypedDict
+
+from fusiond.job import JobRecord
+from fusiond.owners import Owners, owner_of
 
 #: ms after which a worker that has said nothing is gone: a lease; it renews its leases more often than that
 GONE_AFTER: Final = 15_000
@@ -99,6 +102,7 @@ class Declared:
     digests: dict[str, dict[str, str]]
     #: flow -> its shape
     flows: dict[str, dict[str, Any]]
+    owners: Owners = field(default_factory=dict)
 
 
 class CronDeclaration(NamedTuple):
@@ -154,6 +158,12 @@ class Catalogue:
     positional: Mapping[str, str] = field(default_factory=dict)
     #: tasks that the file of a living daemon suspends
     suspended: AbstractSet[str] = frozenset()
+    #: who answers for what
+    owners: Owners = field(default_factory=dict)
+
+    def answers(self, names: Collection[str], job: JobRecord) -> bool:
+        """Whether one of these answers for the job."""
+        return owner_of(self.owners, job.queue, job.task, job.id).owner in names
 
     def runners(self, queue: str) -> list[AbstractSet[str]]:
         """What each living worker group can run that claims from the queue."""

@@ -15,8 +15,6 @@ from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import span, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fusiond.broker.hosts.host_records import Catalogue
     from fusiond.job import JobRecord
 
@@ -56,11 +54,9 @@ def _list(options: arguments.Options) -> int:
     with broker.session(options) as session:
         queues, statuses = session.queues(*options.queue or ()), options.status or _STATUSES
         catalogue = session.run(session.verbs.catalogue())
-        owned = of_owners(wanted, options, catalogue)
-        if owned is None:
-            queues = []
+        wanted = of_owners(wanted, options, catalogue)
         found = record.search(
-            session, queues, statuses, owned or wanted, most=options.limit, depth=options.depth, catalogue=catalogue
+            session, queues, statuses, wanted, most=options.limit, depth=options.depth, catalogue=catalogue
         )
     now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
     rows = (record.row(job, now) for job in found.jobs)
@@ -80,6 +76,7 @@ def _show(options: arguments.Options) -> None:
     from fusiond.inspecting.one_job import with_hosts
     from fusiond.job import JobStatus
     from fusiond.masking import masked_job
+    from fusiond.owners import owner_of
 
     with broker.session(options) as session:
         catalogue = session.run(session.verbs.catalogue())
@@ -93,16 +90,16 @@ def _show(options: arguments.Options) -> None:
     held = dict(zip([job.name for job in jobs if job.lock], holders, strict=True))
     waits = dict(zip([job.name for job in deferred], parents, strict=True))
     now = time.time() * 1000
-    about: dict[str, Mapping[str, Any]] = {job.name: catalogue.tasks.get(job.task, {}) for job in jobs}
+    owners = {job.name: owner_of(catalogue.owners, job.queue, job.task, job.id) for job in jobs}
     pages = (
-        record.page(job, now, held.get(job.name), waits.get(job.name), why=reasons[job.name], about=about[job.name])
+        record.page(job, now, held.get(job.name), waits.get(job.name), why=reasons[job.name], owner=owners[job.name])
         for job in jobs
     )
     documents = [
         record.document(job)
         | ({"lock_holder": held[job.name]} if job.lock else {})
         | ({"waits_for": waits[job.name][1]} if job.name in waits else {})
-        | {name: about[job.name].get(name) for name in ("owner", "runbook_url")}
+        | {name: value or None for name, value in owners[job.name]._asdict().items()}
         | ({"why_waiting": reasons[job.name]} if reasons[job.name] else {})
         for job in jobs
     ]

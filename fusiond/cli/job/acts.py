@@ -196,8 +196,6 @@ def _matching(session: broker.Session, options: arguments.Options, statuses: Seq
 
     catalogue = session.run(session.verbs.catalogue())
     wanted, queues = of_owners(job_filter(options), options, catalogue), session.queues(*options.queue or ())
-    if wanted is None:
-        return []
     with Progress("jobs looked at") as progress:
         found = matching(
             session.verbs, queues, statuses, wanted,

@@ -21,7 +21,7 @@ def add_filters(parser: Any, statuses: Sequence[str], default: str = "all") -> N
     add("--status", choices=statuses, action="append", help=f"may be repeated; default: {default}")
     add("--task", metavar="TASK", action="append", default=[], help="may be repeated; default: all")
     add("--tag", metavar="TAG", action="append", default=[], help="the log tag; may be repeated")
-    add("--owner", metavar="NAME", action="append", default=[], help="of whose tasks; may be repeated")
+    add("--owner", metavar="NAME", action="append", default=[], help="who answers for them; may be repeated")
     since = "that ended, began or were enqueued since: 2h, or a time in ISO 8601"
     add("--since", type=arguments.since, metavar="TIME", help=since)
     add("--until", type=arguments.since, metavar="TIME", help="the same, until then")
@@ -39,17 +39,17 @@ def job_filter(options: arguments.Options) -> JobFilter:
     return JobFilter(tasks, tags, options.text, since, until, error=options.error)
 
 
-def of_owners(wanted: JobFilter, options: arguments.Options, catalogue: Catalogue) -> JobFilter | None:
-    """The same, for the tasks of --owner alone; None: it has none of them. Raises FusionError for an unknown owner."""
+def of_owners(wanted: JobFilter, options: arguments.Options, catalogue: Catalogue) -> JobFilter:
+    """The same, for the jobs of --owner alone. Raises FusionError for an unknown owner."""
     from dataclasses import replace
+    from functools import partial
 
     if not options.owner:
         return wanted
-    owners = {name: str(task.get("owner") or "") for name, task in catalogue.tasks.items()}
+    known = {each.owner: each for each in catalogue.owners.values() if each.owner}
     for owner in options.owner:
-        entry("owner", dict.fromkeys(filter(None, owners.values()), owner), owner)
-    tasks = [name for name, owner in owners.items() if owner in options.owner and name in (wanted.tasks or owners)]
-    return replace(wanted, tasks=tuple(tasks)) if tasks else None
+        entry("owner", known, owner)
+    return replace(wanted, is_owned=partial(catalogue.answers, options.owner))
 
 
 def is_filtered(options: arguments.Options) -> bool:

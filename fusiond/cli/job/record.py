@@ -1,8 +1,7 @@
 """How a job is shown, to people and to programs."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fusiond.broker.hosts.host_records import Catalogue
@@ -14,6 +13,7 @@ from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, 
 from fusiond.inspecting.one_job import held, waits_for
 from fusiond.inspecting.search import FoundJobs, JobFilter
 from fusiond.job import JobProgress, JobRecord, JobStatus, RanWith
+from fusiond.owners import Owner
 
 
 def document(record: JobRecord) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def document(record: JobRecord) -> dict[str, Any]:
     return known | {name: parsed(known[name]) for name in ("result", "error", "meta")}
 
 
+_NOBODY: Final = Owner()
 #: terminal columns that a page needs for the name of a field
 _FIELD: Final = 22
 #: fields that are shown under their own names: numbers unless they are 0, and moments
@@ -38,13 +39,13 @@ def page(
     parents: tuple[int, list[str]] | None = None,
     *,
     why: str = "",
-    about: Mapping[str, Any] = MappingProxyType({}),
+    owner: Owner = _NOBODY,
 ) -> str:
     """
     Everything about a job, one line for each field that is set.
 
     `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which; `why`: why it has not
-    begun; `about`: what the file says of its task.
+    begun; `owner`: who answers for it.
     """
     return fields(
         [
@@ -65,8 +66,8 @@ def page(
             ("key", record.key),
             ("unique", _lock(record, holder)),
             ("log tag", record.log_tag),
-            ("owner", about.get("owner")),
-            ("runbook", about.get("runbook_url")),
+            ("owner", owner.owner),
+            ("runbook", owner.runbook_url),
             ("meta", record.meta and record.meta.decode(errors="replace")),
             ("attempts", record.attempts),
             *((name, getattr(record, name) or None) for name in _NUMBERS),

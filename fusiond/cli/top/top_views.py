@@ -75,7 +75,7 @@ class Views:
         if view == "failures":
             seen = self._session.run(look_at_failures(self._session.verbs, counted, _LOOK))
             rest = f", those kept longest, of {seen.among:,}" if seen.looked_at < seen.among else ""
-            rows = {row.id: row for row in seen.rows()}
+            rows = {row.id: row for row in seen.rows({})}
             self._last = {digest: row.job for digest, row in rows.items()}
             cells = {digest: _failure_cells(row) for digest, row in rows.items()}
             return Contents(_FAILURE_HEADINGS, cells, count(seen.looked_at, "failed job") + rest)

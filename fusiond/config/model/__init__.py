@@ -56,6 +56,7 @@ from fusiond.config.model.on_end import Webhooks
 from fusiond.config.model.tasks import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Queue, RetryPolicy, Task
 from fusiond.config.model.web_face import Web
 from fusiond.config.model.worker_groups import WorkerGroup
+from fusiond.owners import Owner
 
 Level = Annotated[
     Literal["debug", "info", "warning", "error"],
@@ -265,6 +266,18 @@ class Config:
     def to_json(self) -> str:
         """The snapshot's text: equal for equal Configs, so that it can be hashed."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, ensure_ascii=False)
+
+    @property
+    def owners(self) -> dict[str, Owner]:
+        """Who answers for what."""
+        kinds: dict[str, Mapping[str, Task | Queue | CronEntry | Flow]]
+        kinds = {"task": self.tasks, "queue": self.queues, "cron": self.cron, "flow": self.flows}
+        return {
+            f"{kind} {name}": Owner(each.owner or "", each.runbook_url or "")
+            for kind, named in kinds.items()
+            for name, each in named.items()
+            if each.owner or each.runbook_url
+        }
 
     @property
     def counts_jobs(self) -> bool:

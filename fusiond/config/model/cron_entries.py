@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from fusiond.config.kinds import Duration, Key, Name, Text, meanings, text
+from fusiond.config.kinds import Duration, Key, Line, Name, Text, meanings, text
+from fusiond.config.model.on_end import Url
 from fusiond.config.model.tasks import Keyword
 
 Overlap = Annotated[
@@ -65,6 +66,10 @@ class CronEntry:
     jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
     #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric.
     alert_if_no_success: Annotated[Duration | None, Key("Alert if no success", "26h")] = None
+    #: Who answers for its jobs, instead of the owner of their task.
+    owner: Annotated[Line | None, Key("Owner", "payments")] = None
+    #: The page that says what to do if they fail.
+    runbook_url: Annotated[Url | None, Key("Runbook", "https://wiki.example.com/payments")] = None
     #: Former names of the entry, whose last tick and history it takes over.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["nightly"])] = ()
     #: true: its ticks are skipped.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from fusiond.config.kinds import WORD, Duration, Key, Kind, Line, Name, meanings, text
-from fusiond.config.model.on_end import Callback
+from fusiond.config.model.on_end import Callback, Url
 from fusiond.config.model.tasks import DEFAULT_QUEUE, Keyword
 
 #: the word before the dot of a reference to an input of the flow
@@ -103,6 +103,10 @@ class Flow:
     on_failure: Annotated[
         Callback | None, Key("On failure", {"webhook": "https://ops.example.com/failed"}, {"task": "page_someone"})
     ] = None
+    #: Who answers for its runs.
+    owner: Annotated[Line | None, Key("Owner", "payments")] = None
+    #: The page that says what to do if they fail.
+    runbook_url: Annotated[Url | None, Key("Runbook", "https://wiki.example.com/payments")] = None
     #: One line for people.
     description: Annotated[Line | None, Key("Description", "Loads yesterday's files")] = None
 

@@ -339,6 +339,10 @@ class Queue:
     #: Arguments whose values name a tenant: within a priority, tenants take turns. Empty: jobs begin in the order in
     #: which they came.
     fair_by: Annotated[tuple[Argument, ...], Key("Fair by", ["kwargs.tenant"])] = ()
+    #: Who answers for its jobs, where their task names nobody.
+    owner: Annotated[Line | None, Key("Owner", "payments")] = None
+    #: The page that says what to do if they fail.
+    runbook_url: Annotated[Url | None, Key("Runbook", "https://wiki.example.com/payments")] = None
     #: Former names of the queue: the worker groups that serve it take jobs from these, too.
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["images"], own=True)] = ()
     #: true: jobs are accepted, and wait.

@@ -42,6 +42,8 @@ class CronRow:
     is_flow: bool
     schedule: str
     timezone: str
+    owner: str
+    runbook_url: str
     #: the file of another host is newer, and declares it differently: it ticks by that one
     by_other_file: bool
     #: `operator`, `file`, or empty: it ticks
@@ -106,6 +108,8 @@ def _row(config: Config, own: CronEntry, state: CronState, success: int, outcome
         name=entry.name,
         task=entry.work,
         is_flow=bool(entry.flow),
+        owner=own.owner or "",
+        runbook_url=own.runbook_url or "",
         last_is_run=state.last_is_run,
         schedule=entry.schedule or f"every {written(entry.every or 0)}",
         timezone=entry.timezone if entry.schedule else "",

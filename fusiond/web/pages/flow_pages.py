@@ -14,6 +14,7 @@ from fusiond.flows.shapes import depths, shape_of
 from fusiond.inspecting.flow_times import StepItem, StepTimes, step_items, step_times
 from fusiond.job import new_id
 from fusiond.masking import HIDDEN
+from fusiond.owners import Owner
 from fusiond.producer.flow_calls import check_inputs
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
@@ -110,6 +111,8 @@ class RunStory:
     parent: str
     inputs: Any
     steps: list[StepRow]
+    owner: str
+    runbook_url: str
 
 
 async def _list(call: WebCall) -> Flows:
@@ -130,7 +133,9 @@ async def _show(call: WebCall) -> RunStory:
     times = await call.backend.run(step_times(call.backend.verbs, view))
     steps = [_step(view, name, depth[name], times.get(name)) for name in [*view.run.state.steps][:_STEPS]]
     inputs = view.masked(await call.backend.secret()).inputs
-    return RunStory(_row(view), view.parent, HIDDEN if inputs and call.backend.hides_arguments else inputs, steps)
+    owner = (await call.backend.catalogue()).owners.get(f"flow {view.flow}", Owner())
+    shown = HIDDEN if inputs and call.backend.hides_arguments else inputs
+    return RunStory(_row(view), view.parent, shown, steps, *owner)
 
 
 async def _items(call: WebCall) -> StepItems:

@@ -17,6 +17,7 @@ from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, prior
 from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt, RanWith
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
+from fusiond.owners import owner_of
 from fusiond.producer.new_jobs import priority_number
 from fusiond.schedule.held_keeping import suspended_tasks
 from fusiond.web.backend import Backend
@@ -73,6 +74,7 @@ class Jobs:
     #: the names of queues and tasks, for the filter
     queues: list[str]
     tasks: list[str]
+    owners: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class JobStory:
     hidden: bool
     #: who has suspended its task: operator, file, or nobody
     task_suspended_by: str
+    owner: str
+    runbook_url: str
     #: the names of priorities, with their numbers
     priorities: dict[str, int]
 
@@ -129,12 +133,14 @@ class JobStory:
 async def _list(call: WebCall) -> Jobs:
     backend = call.backend
     found = await search(backend, call.said, most=call["limit"], depth=call["depth"])
-    tasks = sorted(name for name, task in (await backend.catalogue()).tasks.items() if backend.has(task["queue"]))
+    catalogue = await backend.catalogue()
+    tasks = sorted(name for name, task in catalogue.tasks.items() if backend.has(task["queue"]))
+    owners = sorted({each.owner for each in catalogue.owners.values() if each.owner})
     rows = [_row(job) for job in found.jobs]
     complete = found.looked_at >= found.among and not found.unreadable
-    fitting = found.among if filter_of(call.said).is_plain else None if found.more else len(found.jobs)
+    fitting = found.among if filter_of(call.said, catalogue).is_plain else None if found.more else len(found.jobs)
     actions = [name for name in ACTIONS if CHANGES[name].meant(call["state"]) and call.user.may(name)]
-    return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, await backend.queues(), tasks)
+    return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, await backend.queues(), tasks, owners)
 
 
 def _row(record: JobRecord) -> JobRow:
@@ -179,6 +185,7 @@ async def _show(call: WebCall) -> JobStory:
         progress=job.progress.share if job.progress else None,
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
+        **owner_of((await backend.catalogue()).owners, job.queue, job.task, job.id)._asdict(),
         task_suspended_by=await _suspended_by(backend, job.task),
         priorities=(await backend.catalogue()).priorities,
     )

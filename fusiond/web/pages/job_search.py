@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
+from fusiond.broker.hosts.host_records import Catalogue
 from fusiond.inspecting.search import FoundJobs, JobFilter
 from fusiond.inspecting.search import search as searched
 from fusiond.web.backend import Backend
@@ -20,6 +22,7 @@ FILTERS: Final = (
     Input("state", "states of jobs; none: all", words=STATES, many=len(STATES)),
     Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255),
     Input("task", "the name of a task", longest=255),
+    Input("owner", "who answers for them"),
     Input("tag", "the log tag of jobs", longest=255),
     Input("text", "a text in the arguments, the error or the id"),
     Input("since", "a time, or how long ago, such as 2h", form="moment"),
@@ -35,16 +38,17 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
 
     It takes little time, unless the caller asks for a depth above the default.
     """
+    catalogue = await backend.catalogue()
     plan = searched(
         backend.verbs,
         await queues_of(backend, said),
         said["state"] or STATES,
-        filter_of(said),
+        filter_of(said, catalogue),
         most=most,
         depth=depth,
         seconds=_LONG if depth > DEPTH.default else _QUICK,
         secret=await backend.secret(),
-        tags=(await backend.catalogue()).log_tags,
+        tags=catalogue.log_tags,
     )
     return await backend.run(plan)
 
@@ -57,8 +61,10 @@ async def queues_of(backend: Backend, said: Any) -> list[str]:
     return [said["queue"]] if said["queue"] else queues
 
 
-def filter_of(said: Any) -> JobFilter:
+def filter_of(said: Any, catalogue: Catalogue) -> JobFilter:
     """What a call says of the jobs, apart from queue and state."""
     tasks, tags = ([said[name]] if said[name] else [] for name in ("task", "tag"))
     given = {name: said[name] for name in ("text", "since", "until", "group") if said[name]}
+    if said["owner"]:
+        given["is_owned"] = partial(catalogue.answers, [said["owner"]])
     return JobFilter(tuple(tasks), tuple(tags), **given)

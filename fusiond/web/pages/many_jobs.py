@@ -85,14 +85,14 @@ async def _meant(call: WebCall, act: JobChange) -> tuple[list[Name], int]:
 
 
 async def _matching(call: WebCall, act: JobChange) -> Plan[list[Name]]:
-    backend = call.backend
+    backend, catalogue = call.backend, await call.backend.catalogue()
     return matching(
         backend.verbs,
         await queues_of(backend, call.said),
         act.meant(call["state"]),
-        filter_of(call.said),
+        filter_of(call.said, catalogue),
         secret=await backend.secret(),
-        tags=(await backend.catalogue()).log_tags,
+        tags=catalogue.log_tags,
     )
 
 

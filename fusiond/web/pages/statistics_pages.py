@@ -19,6 +19,7 @@ from fusiond.inspecting.statistics import (
     hours_between,
     of_task,
 )
+from fusiond.owners import owner_of
 from fusiond.web.endpoint import NotThere, WebCall, reads, view_of
 from fusiond.web.inputs import Input
 from fusiond.web.pages.audit_pages import ChartMark, marks
@@ -63,6 +64,8 @@ class Statistics:
     name: str
     hours: int
     #: oldest first; the last one has not ended
+    owner: str
+    runbook_url: str
     chart: list[Hour]
     #: reloads, rollbacks and new releases in this time
     marks: list[ChartMark]
@@ -96,13 +99,14 @@ async def _statistics(call: WebCall, kind: str, name: str, queues: Sequence[str]
         found = await call.backend.run(call.backend.verbs.hours(queues, hours_between(until - number * HOUR, until)))
         return of_task(found, name) if kind == "task" else found
 
-    found = await counted(now)
+    found, catalogue = await counted(now), await call.backend.catalogue()
     hours, parts = by_hour(found), by_queue(found) if kind == "task" else by_task(found)
     before = _sum(await counted(now - number * HOUR)) if 2 * number <= MOST_HOURS else None
     return Statistics(
         kind=kind,
         name=name,
         hours=number,
+        **owner_of(catalogue.owners, *(("", name) if kind == "task" else (name,)))._asdict(),
         chart=[
             view_of(Hour, hours.get(hour, Tally()), at=hour * HOUR * 1000)
             for hour in hours_between(now - number * HOUR, now)

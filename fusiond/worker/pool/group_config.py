@@ -27,6 +27,7 @@ class GroupConfig:
         #: task → what the file says of it, and its retry policy
         self.tasks = {name.encode(): (task, config.retry_policies[task.retry]) for name, task in config.tasks.items()}
         #: for a task that the file has no more, while its job runs
+        self.owners = config.owners
         self._default = Task("", ""), config.retry_policies["standard"]
         #: the tasks whose jobs may begin once only
         self.once = frozenset(name for name, (_, policy) in self.tasks.items() if policy.at_most_once)

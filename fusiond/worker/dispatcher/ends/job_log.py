@@ -16,6 +16,7 @@ from typing import Any
 
 from fusiond import logs
 from fusiond.broker.records import Outcome
+from fusiond.owners import owner_of
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
 
@@ -72,6 +73,8 @@ class JobLog:
             again = {"retry": "tried again in", "snoozed": "snoozed for"}.get(outcome.kind)
             then = f"{again} {outcome.ms / 1000:g} s" if again else outcome.kind
             fields = self._end_fields(attempt, outcome.kind, attempt.ran)
+            found = owner_of(self._conf.owners, attempt.queue, fields["task"], attempt.name)
+            fields |= {name: value or None for name, value in found._asdict().items()}
             fields[logs.EXCEPTION] = error["traceback"] or None
             log.log(level, "%s: %s (%s)", what, error["message"], then, extra=fields)
 

@@ -45,6 +45,14 @@ def test_job_that_succeeded_leaves_one_line(place, isolation):
     assert 0.4 <= line["wait"] < 30
 
 
+def test_the_line_of_a_failure_says_who_answers(place):
+    """So whoever reads the log knows whom to ask, and where it is said what to do."""
+    program = place.start(tasks={"wrong": {"owner": "ada", "runbook_url": "https://wiki.example.com/wrong"}})
+    place.error(place.enqueue("wrong"))
+    [line] = until(lambda: ends(program, "failed"), program.text)
+    assert (line["owner"], line["runbook_url"]) == ("ada", "https://wiki.example.com/wrong")
+
+
 @pytest.mark.proof
 def test_wait_of_a_retry_is_counted_from_when_it_came_due(place):
     """Neither the first attempt nor the delay before the second is part of it."""
