@@ -36,6 +36,7 @@ FAMILIES = {
     "top": ("top",),
     "enqueue": ("enqueue",),
     "job": ("job", "requeue", "discard"),
+    "failures": ("failures",),
     "unique": ("unique",),
     "queue": ("queue", "suspend", "resume"),
     "task": ("task",),

@@ -20,6 +20,8 @@ GUESSES: Final = {
     "list": "job list",
     "show": "job show",
     "inspect": "job show",
+    "errors": "failures",
+    "failed": "failures",
     "logs": "job logs",
     "log": "job logs",
     "tail": "job logs",

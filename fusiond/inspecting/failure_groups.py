@@ -69,6 +69,11 @@ class FailureRow:
     owner: str
     runbook_url: str
 
+    @property
+    def error(self) -> str:
+        """`ValueError: no stock`, of the last one."""
+        return ": ".join(filter(None, (self.type or self.code, self.message)))
+
 
 @dataclass(slots=True)
 class SeenFailures:

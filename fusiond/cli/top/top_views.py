@@ -158,5 +158,4 @@ class Views:
 
 def _failure_cells(row: FailureRow) -> tuple[Any, ...]:
     now = time.time() * 1000
-    error = ": ".join(filter(None, (row.type or row.code, row.message)))
-    return row.count, row.task, one_line(error), when(row.last, now), when(row.first, now), ", ".join(row.queues)
+    return row.count, row.task, one_line(row.error), when(row.last, now), when(row.first, now), ", ".join(row.queues)
