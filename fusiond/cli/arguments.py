@@ -157,9 +157,12 @@ def moment(text: str) -> float:
 
 
 def since(text: str) -> float:
-    """Epoch seconds of a time in ISO 8601, or of a length of time ago, such as `2h`."""
+    """Epoch seconds of a time in ISO 8601, of a length of time ago, such as `2h`, or of `today` or `yesterday`."""
     import time
+    from datetime import date, timedelta
 
+    if text in ("today", "yesterday"):
+        return moment(str(date.today() - timedelta(days=text == "yesterday")))  # noqa: DTZ011 - of the viewer
     try:
         return time.time() - duration(text)
     except ArgumentTypeError:
@@ -167,7 +170,9 @@ def since(text: str) -> float:
     try:
         return moment(text)
     except ArgumentTypeError:
-        raise ArgumentTypeError(f"{text!r} is neither a time such as 2030-01-31T02:00 nor 2h or the like") from None
+        raise ArgumentTypeError(
+            f"{text!r} is neither a time such as 2030-01-31T02:00, nor 2h or the like, nor today or yesterday"
+        ) from None
 
 
 def ahead(text: str) -> float:

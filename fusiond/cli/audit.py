@@ -21,7 +21,7 @@ def register(subparsers: Any) -> None:
     audit.add_argument("--since", type=arguments.since, metavar="TIME", help=since)
     audit.add_argument("--queue", metavar="Q", action="append", help="may be repeated; default: all, and the daemons")
     audit.add_argument("--by", metavar="TEXT", default="", help="whose name has it, such as ada or web1")
-    audit.add_argument("--limit", type=arguments.positive_number, default=50, metavar="N", help="default: 50")
+    audit.add_argument("--limit", "-n", type=arguments.positive_number, default=50, metavar="N", help="default: 50")
     arguments.add_broker(audit)
 
 

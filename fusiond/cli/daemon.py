@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from typing import Any, Final
 
 from fusiond import paths
@@ -10,7 +9,7 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import OK, REFUSED
 from fusiond.cli.find import daemon, file
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import legible, tell, when
+from fusiond.cli.terminal.text import clock, legible, tell
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon
 
 #: characters of a hash in the table; --json has all of them
@@ -112,11 +111,11 @@ def _history(options: arguments.Options) -> None:
 
     If the daemon does not run, its state directory is read, if this user may.
     """
-    entries, now = _entries(options), time.time() * 1000
+    entries = _entries(options)
     rows = (
         (
             entry["generation"],
-            when(entry["accepted_at"] * 1000, now),
+            clock(entry["accepted_at"] * 1000),
             entry["hash"][:_HASH],
             ", ".join(entry["asked_by"]),
             (f"back to {entry['restores']}: " if entry["restores"] else "") + entry["changes"],

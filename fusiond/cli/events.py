@@ -33,7 +33,13 @@ def register(subparsers: Any) -> None:
     only = "such as failed,reload.*; may be repeated"
     events.add_argument("--only", metavar="EVENTS", action="append", default=[], help=only)
     events.add_argument(
-        "-n", "--last", type=arguments.positive_number, default=50, metavar="N", help="so many at first; default: 50"
+        "-n",
+        "--last",
+        "--limit",
+        type=arguments.positive_number,
+        default=50,
+        metavar="N",
+        help="so many at first; default: 50",
     )
     arguments.add_broker(events)
 
@@ -118,7 +124,7 @@ def _show(events: Iterable[Event], session: broker.Session, options: arguments.O
 
 def _line(event: Event, said: dict[str, Any]) -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at_ms / 1000))
-    subject = "/".join(filter(None, (said.get("queue"), said.get("job_id")))) or "-"
+    subject = "/".join(filter(None, (said.get("queue"), said.get("job_id")))) or said.get("about") or "-"
     head = f"{moment}.{event.at_ms % 1000:03}  {paint_state(event.name)}{' ' * (9 - len(event.name))}  {subject:<30}"
     return " ".join([head, *(one_line(part, 200) for part in _details(said))]).rstrip()
 
@@ -128,7 +134,7 @@ def _details(said: dict[str, Any]) -> Iterator[str]:
     yield f" {said.get('task', '')}"
     if said.get("attempt", 1) > 1:
         yield f"attempt {said['attempt']}"
-    for name, form in (("duration", "ran {}"), ("wait", "waited {}"), ("delay", "again in {}")):
+    for name, form in (("duration", "ran {}"), ("wait", "waited {}"), ("delay", "due in {}")):
         if name in said:
             yield form.format(span(said[name]))
     if place := " ".join(filter(None, (said.get("host"), said.get("group")))):

@@ -11,7 +11,7 @@ from fusiond.cli.exits import OK, REFUSED, UsageError
 from fusiond.cli.find import broker, entry
 from fusiond.cli.terminal.colours import paint, paint_state
 from fusiond.cli.terminal.table import fields, table
-from fusiond.cli.terminal.text import json_text, one_line, span, when
+from fusiond.cli.terminal.text import clock, json_text, one_line, span, tell, when
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: characters of a reason that `show` prints
 _REASON: Final = 200
+#: runs among which the last one of a flow is looked for
+_MOST_RUNS: Final = 200
 #: what stands before a step, by its status
 _MARKS: Final = {"finished": "●", "running": "◐", "waiting": "○", "failed": "✗", "canceled": "✗", "skipped": "–"}
 
@@ -108,16 +110,11 @@ def _show(options: arguments.Options) -> None:
 
 def _tell_items(options: arguments.Options, items: list[StepItem]) -> None:
     rows = (
-        (item.name, item.status, _at(item.began_at), "" if item.ms is None else span(item.ms / 1000), item.why)
+        (item.name, item.status, clock(item.began_at), "" if item.ms is None else span(item.ms / 1000), item.why)
         for item in items
     )
     document = [item._asdict() for item in items]
     arguments.answer(options, document, lambda: table(("JOB", "STATUS", "BEGUN", "TOOK", "WHY"), rows))
-
-
-def _at(ms: int | None) -> str:
-    """`Mon 23:10:05`, in the viewer's zone."""
-    return "" if ms is None else time.strftime("%a %H:%M:%S", time.localtime(ms / 1000))
 
 
 def _suspend(options: arguments.Options) -> int:
@@ -162,7 +159,7 @@ def _control(session: broker.Session) -> RunControl:
 
 
 def _find(session: broker.Session, name: str) -> RunRef:
-    """The run of this full name, or of this id in any queue. Raises JobNotFound."""
+    """The run of this full name, or of this id in any queue, or the last one of this flow. Raises JobNotFound."""
     from fusiond.flows.run_control import RunRef, no_such_run
 
     if "/" in name:
@@ -170,6 +167,11 @@ def _find(session: broker.Session, name: str) -> RunRef:
     queues = session.queues()
     records = session.run_all([session.verbs.run_record(queue, name) for queue in queues])
     found = [queue for queue, record in zip(queues, records, strict=True) if record is not None]
+    if not found and name in session.run(session.verbs.catalogue()).flows:
+        runs = session.run(_control(session).runs(queues, _MOST_RUNS))
+        if last := max((view for view in runs if view.flow == name), key=lambda view: view.created_at, default=None):
+            tell(f"note: this is the last run of flow {name!r}; fusiond flow list shows the others")
+            return last.ref
     if not found:
         raise no_such_run(name)
     return RunRef(found[0], name)
@@ -253,8 +255,8 @@ def _line(  # noqa: PLR0917 - the parts of a line
         jobs = f"{ends.finished}/{step.total}" + (f", {ends.failed} failed" if ends.failed else "")
         jobs += f", the slowest {span(took.slowest_ms / 1000)}: {took.slowest}" if took.slowest_ms is not None else ""
     notes = [
-        f"{_at(took.began_at):12}",
-        f"{_at(took.ended_at)[4:]:8}",
+        f"{clock(took.began_at):12}",
+        f"{clock(took.ended_at):12}",
         f"{'' if (ms := took.ms(time.time() * 1000)) is None else span(ms / 1000):>7}",
         f"flow {shape.flow}" if shape.flow else shape.task,
         jobs,

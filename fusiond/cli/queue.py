@@ -157,11 +157,11 @@ def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
 
 def listed(counted: Mapping[str, Counts], rates: Mapping[str, Rate] | None = None) -> str:
     """The counts as a table. `rates`: beside them, how fast jobs come and go."""
-    right = "queued oldest scheduled started failed in out empty"
+    right = "queued oldest scheduled started failed in/s out/s empty"
     rows = [queue_row(name, counts) for name, counts in counted.items()]
     if rates is None:
         return table(HEADINGS, rows, right=right)
-    headings = (*HEADINGS[:3], "IN", "OUT", "EMPTY", *HEADINGS[3:])
+    headings = (*HEADINGS[:3], "IN/S", "OUT/S", "EMPTY", *HEADINGS[3:])
     told = (
         (*row[:3], *_rate_cells(rates[name], counts), *row[3:])
         for row, (name, counts) in zip(rows, counted.items(), strict=True)
@@ -174,7 +174,7 @@ def _rate_cells(rate: Rate, counts: Counts) -> tuple[str, str, str]:
     waiting = counts.queued + counts.inbox
     empty = rate.seconds_until_empty(counts)
     come = "" if rate.arrives is None else f"{rate.arrives:,.1f}"
-    return come, f"{rate.leaves:,.1f}", "" if not waiting else "never" if empty is None else f"in {span(empty)}"
+    return come, f"{rate.leaves:,.1f}", "now" if not waiting else "never" if empty is None else f"in {span(empty)}"
 
 
 def queue_row(name: str, counts: Counts) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
+from fusiond.cli.exits import UsageError
 from fusiond.cli.find import broker, entry
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, span, tell
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 #: of a job that runs so many times as long as half of its task's others, `ps` says so
 _NOTED: Final = 2.0
-_HEADINGS: Final = ("ENDED", "FAILED", "PER-HOUR", "RAN-50%", "RAN-95%", "WAITED-50%", "WAITED-95%")
+_HEADINGS: Final = ("ENDED", "FAILED", "PER-HOUR", "RAN-50/95%", "WAITED-50/95%")
 _OFF: Final = "nothing was counted: Redis counts jobs if `metrics: true` or `web` is in the file"
 
 
@@ -25,8 +26,8 @@ def register(subparsers: Any) -> None:
     running = arguments.command(subparsers, "ps", _ps)
     running.add_argument("--task", metavar="TASK", action="append", default=[], help="may be repeated; default: all")
     stats = arguments.command(subparsers, "stats", _stats)
-    stats.add_argument("kind", nargs="?", choices=["task", "queue"], help="one of them by the hour; default: all tasks")
-    stats.add_argument("name", nargs="?", metavar="NAME", help="of the task or queue")
+    what = "`queue`: of queues in place of tasks; with a name: of that one, by the hour"
+    stats.add_argument("what", nargs="*", metavar="[task|queue] [NAME]", help=what)
     since = "since then: 24h, or a time in ISO 8601; Redis has whole hours, of 30 days; default: 24h"
     stats.add_argument("--since", type=arguments.since, metavar="TIME", help=since)
     compare = "beside each row, the same so much earlier, such as 24h"
@@ -72,19 +73,19 @@ def _ps(options: arguments.Options) -> None:
 
 
 def _usual(seconds: float, usual: float | None) -> str:
-    """`12 × 5s`, `5s`, or "" if it is not known."""
+    """`5s (12 ×)`, `5s`, or "" if it is not known."""
     if usual is None:
         return ""
-    times = f"{seconds / usual:,.0f} × " if seconds >= _NOTED * usual else ""
-    return f"{times}{span(usual)}"
+    return span(usual) + (f" ({seconds / usual:,.0f} ×)" if seconds >= _NOTED * usual else "")
 
 
 def _stats(options: arguments.Options) -> None:
     """
     [broker] Show how many jobs ended, how many failed, and how long they ran and waited: of all tasks, or by the hour.
 
-    Times are bounds: half of the attempts, or 95 % of them, ran that long at most. Redis counts if `metrics: true` or
-    `web` is in the file.
+    `<25ms/<2s` means that half of the attempts took 25 ms at most, and 95 % took 2 s.
+
+    Redis counts if `metrics: true` or `web` is in the file.
     """
     from fusiond.inspecting.statistics import hours_between
 
@@ -92,37 +93,52 @@ def _stats(options: arguments.Options) -> None:
     since = now - 86_400 if options.since is None else options.since
     shift = options.compare or 0.0
     with broker.session(options) as session:
-        queues = session.queues(*[options.name] if options.kind == "queue" and options.name else [])
-        if options.kind == "task" and options.name:
-            entry("task", session.run(session.verbs.catalogue()).tasks, options.name)
+        kind, name = _meant(options.what, session)
+        queues = session.queues(*[name] if kind == "queue" and name else [])
         spans = {"now": hours_between(since, now)}
         if shift:
             spans["before"] = hours_between(since - shift, now - shift)
-        found = {name: session.run(session.verbs.hours(queues, hours)) for name, hours in spans.items()}
-    grouped = {name: _grouped(counted, options, shift if name == "before" else 0.0) for name, counted in found.items()}
+        found = {when: session.run(session.verbs.hours(queues, hours)) for when, hours in spans.items()}
+    grouped = {when: _grouped(found[when], kind, name, shift if when == "before" else 0.0) for when in spans}
     if not any(grouped.values()):
         tell(_OFF)
-    hours = 1.0 if options.name else max(1.0, (now - since) / 3600)
+    elif shift and not grouped["before"]:
+        tell("nothing was counted in the time before, so there is nothing to compare with")
+    hours = 1.0 if name else max(1.0, (now - since) / 3600)
     rows = [
-        (key, name, tallies[key])
+        (key, when, tallies[key])
         for key in sorted({key for tallies in grouped.values() for key in tallies})
-        for name, tallies in grouped.items()
+        for when, tallies in grouped.items()
         if key in tallies
     ]
-    document = [{"name": key, "span": name, **_document(tally, hours)} for key, name, tally in rows]
-    cells = [(key, *([name] if shift else []), *_cells(tally, hours)) for key, name, tally in rows]
-    first = "HOUR" if options.name else "QUEUE" if options.kind == "queue" else "TASK"
+    document = [{"name": key, "span": when, **_document(tally, hours)} for key, when, tally in rows]
+    cells = [(key, *([when] if shift else []), *_cells(tally, hours)) for key, when, tally in rows]
+    first = "HOUR" if name else kind.upper()
     headings = (first, *(["SPAN"] if shift else []), *_HEADINGS)
     arguments.answer(options, document, lambda: table(headings, cells, right=" ".join(_HEADINGS).lower()))
 
 
-def _grouped(counted: Hours, options: arguments.Options, shift: float) -> dict[str, Tally]:
+def _meant(words: list[str], session: broker.Session) -> tuple[str, str]:
+    """`task` or `queue`, and the name of one; "": of all. Raises FusionError for a name that is not known."""
+    kind, names = (words[0], words[1:]) if words[:1] in (["task"], ["queue"]) else ("", words)
+    if len(names) > 1:
+        raise UsageError("name one task or one queue")
+    if not names:
+        return kind or "task", ""
+    tasks, queues = session.run(session.verbs.catalogue()).tasks, session.queues()
+    known = dict.fromkeys(queues if kind != "task" else (), "queue") | dict.fromkeys(
+        tasks if kind != "queue" else (), "task"
+    )
+    return entry(kind or "task or queue", known, names[0]), names[0]
+
+
+def _grouped(counted: Hours, kind: str, name: str, shift: float) -> dict[str, Tally]:
     """Task, queue or local hour → what was counted. `shift`: s by which the hours are named later."""
     from fusiond.inspecting.statistics import by_hour, by_queue, by_task, of_task
 
-    if not options.name:
-        return by_queue(counted) if options.kind == "queue" else by_task(counted)
-    chosen = of_task(counted, options.name) if options.kind == "task" else counted
+    if not name:
+        return by_queue(counted) if kind == "queue" else by_task(counted)
+    chosen = of_task(counted, name) if kind == "task" else counted
     return {
         time.strftime("%Y-%m-%d %H:%M", time.localtime(hour * 3600 + shift)): tally
         for hour, tally in by_hour(chosen).items()
@@ -132,13 +148,13 @@ def _grouped(counted: Hours, options: arguments.Options, shift: float) -> dict[s
 def _cells(tally: Tally, hours: float) -> tuple[object, ...]:
     """As of _HEADINGS."""
     share = f" ({tally.failed / tally.ended:.1%})" if tally.failed else ""
-    times = [_bound(times.quantile(part)) for times in (tally.run, tally.wait) for part in (0.5, 0.95)]
+    times = ["/".join(_bound(times.quantile(part)) for part in (0.5, 0.95)) for times in (tally.run, tally.wait)]
     return (tally.ended, f"{tally.failed:,}{share}", f"{tally.ended / hours:,.1f}", *times)
 
 
 def _bound(bound: Bound | None) -> str:
-    """`below 5s`, `above 2h`, "" for nothing."""
-    return f"{'above' if bound.above else 'below'} {span(bound.limit)}" if bound else ""
+    """`<5s`, `>2h`, `-` for nothing."""
+    return f"{'>' if bound.above else '<'}{span(bound.limit)}" if bound else "-"
 
 
 def _document(tally: Tally, hours: float) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _CANCELED: Final = {
 HAS_RIVAL: Final = "stays: its task is `unique`, and another job has its lock"
 _REQUEUED: Final = {1: "requeued", 2: "is queued already", LOCKED: HAS_RIVAL}
 _PRIORITIZED: Final = {
-    1: "prioritized",
+    1: "prioritized; it has priority {} now, and higher ones go first",
     2: "has that priority already",
     3: "is running; a priority says only when a job begins",
     4: "has already ended; a priority says only when a job begins",
@@ -58,9 +58,9 @@ def requeued(code: int, status: JobStatus) -> Judgement:
     return Judgement(_REQUEUED.get(code) or f"{_refusal(status)}{instead}", code in (1, 2))
 
 
-def prioritized(code: int) -> Judgement:
+def prioritized(code: int, priority: int) -> Judgement:
     """By the reply of `prioritize`."""
-    return Judgement(_PRIORITIZED[code], code in (1, 2))
+    return Judgement(_PRIORITIZED[code].format(priority), code in (1, 2))
 
 
 def deleted(code: int, status: JobStatus) -> Judgement:

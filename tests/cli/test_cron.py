@@ -96,7 +96,7 @@ def test_history_shows_what_became_of_each_tick(desk):
     ]
     assert found[1]["job"] == "reports/cron:night:180000"
     assert "the job of the last tick had not ended" in desk.fusiond("cron", "history", "night").out
-    assert desk.fusiond("cron", "history", "nightly", "--limit", "1").out.count("\n") == 2
+    assert desk.fusiond("cron", "history", "nightly", "--limit", "1", "--wide").out.count("\n") == 2
 
 
 @pytest.mark.parametrize("entry", ["nightly", "night"])

@@ -47,7 +47,7 @@ def test_ps_names_what_runs_for_longer_than_usual(desk, working, count):
         ("default/a", 0.005),
     ]
     lines = desk.fusiond("ps", "--task", "send").out.splitlines()
-    assert lines[1].split() == ["default/b", "send", "1m", "12,000", "×", "5ms", "web1.7", "50%", "half"]
+    assert lines[1].split() == ["default/b", "send", "1m", "5ms", "(12,000", "×)", "web1.7", "50%", "half"]
     assert len(lines) == 3
 
 

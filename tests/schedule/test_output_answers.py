@@ -85,6 +85,7 @@ def test_a_job_shows_what_it_has_printed(desk, answering, write):
     assert [line for line in lines if not line.startswith("--")] == ["one", " [31mred", "two"]
     assert [line.split()[2] for line in lines if line.startswith("--")] == ["1", "2"]
     assert desk.fusiond("job", "logs", id_, "--attempt", "2").out.splitlines()[1:] == ["two"]
+    assert desk.fusiond("job", "logs", id_, "--tail", "2").out.splitlines()[1::2] == [" [31mred", "two"]
     parts = [json.loads(line) for line in desk.fusiond("job", "logs", id_, "--json").out.splitlines()]
     assert [(part["attempt"], part["text"]) for part in parts] == [(1, "one\n\x1b[31mred\n"), (2, "two\n")]
 

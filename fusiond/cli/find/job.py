@@ -16,6 +16,8 @@ def find_job(session: broker.Session, name: str) -> JobRecord:
     queue, _, id_ = name.rpartition("/")
     queues = session.queues(*[queue] if queue else [])
     found = [job for job in session.run_all([session.verbs.job(each, id_) for each in queues]) if job]
+    if not found and name in session.run(session.verbs.catalogue()).tasks:
+        raise JobNotFound(f"{name!r} is a task; fusiond ps --task {name} shows its jobs that run, job list the others")
     if not found:
         raise JobNotFound(f"no job {name!r}: it never existed or was deleted after its ttl; see fusiond job list")
     if len(found) > 1:

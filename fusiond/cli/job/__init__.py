@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
     listing = arguments.command(commands, "list", _list)
     add_filters(listing, _STATUSES)
     limit = "how many jobs, newest first; default: 20"
-    listing.add_argument("--limit", type=arguments.positive_number, default=20, metavar="N", help=limit)
+    listing.add_argument("--limit", "-n", type=arguments.positive_number, default=20, metavar="N", help=limit)
     depth = "look at so many jobs, newest first; default: 10,000"
     listing.add_argument("--depth", type=arguments.positive_number, default=10_000, metavar="N", help=depth)
     show = arguments.command(commands, "show", _show)
@@ -44,11 +44,8 @@ def register(subparsers: Any) -> None:
 
 def _list(options: arguments.Options) -> int:
     """[broker] List jobs, newest first, of all queues unless some are named."""
-    from collections import Counter
-
     from fusiond.cli.job import record
     from fusiond.cli.queue import complain
-    from fusiond.inspecting.failure_groups import by_release
 
     wanted = job_filter(options)
     with broker.session(options) as session:
@@ -58,14 +55,13 @@ def _list(options: arguments.Options) -> int:
         found = record.search(
             session, queues, statuses, wanted, most=options.limit, depth=options.depth, catalogue=catalogue
         )
-    now, headings = time.time() * 1000, ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
+    now = time.time() * 1000
     rows = (record.row(job, now) for job in found.jobs)
     document = [record.document(job) for job in found.jobs]
-    arguments.answer(options, document, lambda: table(headings, rows, right="attempts"))
-    failed = Counter((job.ran_with.generation, job.ran_with.release) for job in found.jobs if job.status == "failed")
-    if len(failed) > 1:
-        tell(f"failed: {'; '.join(map(str, by_release(failed)))}")
-    if found.more:
+    arguments.answer(options, document, lambda: table(record.HEADINGS, rows, right="attempts"))
+    if len(found.jobs) == options.limit:
+        tell(f"note: these are the newest {options.limit:,}; --limit shows more")
+    elif found.more:
         tell(f"note: looked at {found.looked_at:,} jobs of more; --depth {10 * options.depth} looks at more")
     return complain(found.unreadable)
 

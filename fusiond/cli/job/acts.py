@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
@@ -16,6 +17,7 @@ from fusiond.cli.find.job import find_job
 from fusiond.cli.job.filters import add_filters, in_words, is_filtered, job_filter, of_owners
 from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
+from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import count, tell
 from fusiond.errors import FusionError
 
@@ -40,7 +42,7 @@ def _prioritizing(priority: int) -> JobChange:
     def calls(verbs: Verbs, queue: str, ids: list[str], who: str) -> list[Call[Any]]:
         return [verbs.prioritize(queue, ids, priority, who=who)]
 
-    return JobChange("prioritize", "prioritized", (), (), calls, lambda code, _: prioritized(code))
+    return JobChange("prioritize", "prioritized", (), (), calls, lambda code, _: prioritized(code, priority))
 
 
 def register(subparsers: Any, commands: Any) -> None:
@@ -149,7 +151,7 @@ def _of_named(session: broker.Session, options: arguments.Options, act: JobChang
             tell(str(error))
             is_missing = True
     if getattr(options, "dry_run", False):
-        return _tell_dry(options, act, [job.name for job in jobs])
+        return _tell_dry(session, options, act, [job.name for job in jobs])
     calls = ((act.calls(session.verbs, job.queue, [job.id], session.who)) for job in jobs)
     replies = [session.run(replies_of(each))[0] for each in calls]
     judged = [act.judge(reply, job.status) for job, reply in zip(jobs, replies, strict=True)]
@@ -178,7 +180,7 @@ def _of_filtered(session: broker.Session, options: arguments.Options, act: JobCh
     statuses = act.meant(options.status or ())
     names = _matching(session, options, statuses)
     if options.dry_run:
-        return _tell_dry(options, act, [f"{queue}/{id_}" for queue, id_ in names])
+        return _tell_dry(session, options, act, [f"{queue}/{id_}" for queue, id_ in names])
     noun = f"{' or '.join(statuses)} job" if options.status or len(statuses) == 1 else "job"
     if names:
         confirm(f"{act.verb} {count(len(names), noun)}{in_words(options)}", options)
@@ -204,8 +206,15 @@ def _matching(session: broker.Session, options: arguments.Options, statuses: Seq
         return session.run(found)
 
 
-def _tell_dry(options: arguments.Options, act: JobChange, names: list[str]) -> int:
+def _tell_dry(session: broker.Session, options: arguments.Options, act: JobChange, names: list[str]) -> int:
+    from fusiond.cli.job import record
+    from fusiond.masking import masked_job
+
+    shown = [name.partition("/") for name in names[:_SHOWN]]
+    found = session.run_all([session.verbs.job(queue, id_) for queue, _, id_ in shown])
+    secret, now = session.secret(), time.time() * 1000
+    rows = [record.row(masked_job(job, secret), now) for job in found if job]
     more = f"\n… and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    lines = "\n".join(["", *names[:_SHOWN]])
-    arguments.answer(options, names, lambda: f"would {act.verb} {count(len(names), 'job')}{lines}{more}")
+    listed = f"\n{table(record.HEADINGS, rows, right='attempts')}" if rows else ""
+    arguments.answer(options, names, lambda: f"would {act.verb} {count(len(names), 'job')}{listed}{more}")
     return OK

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import arguments
 from fusiond.cli.find import entry
+from fusiond.cli.terminal.text import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +41,19 @@ def job_filter(options: arguments.Options) -> JobFilter:
 
 
 def of_owners(wanted: JobFilter, options: arguments.Options, catalogue: Catalogue) -> JobFilter:
-    """The same, for the jobs of --owner alone. Raises FusionError for an unknown owner."""
+    """
+    The same, for the jobs of --owner alone. Raises FusionError for an unknown owner.
+
+    A task that no file has gets a note: jobs of it may be kept.
+    """
     from dataclasses import replace
     from functools import partial
 
+    from fusiond.config.lint.suggest import nearest
+
+    for task in options.task:
+        if task not in catalogue.tasks:
+            tell(f"note: no file has a task {task!r}; {nearest(task, catalogue.tasks)}")
     if not options.owner:
         return wanted
     known = {each.owner: each for each in catalogue.owners.values() if each.owner}

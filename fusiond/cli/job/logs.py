@@ -36,6 +36,8 @@ def register(commands: Any) -> None:
     logs = arguments.command(commands, "logs", _logs)
     logs.add_argument("job", metavar="JOB", help="queue/id, or the id alone")
     logs.add_argument("--follow", "-f", action="store_true", help="go on with what comes, until the job has ended")
+    tail = "begin with the last N lines; default: with the first line that is kept"
+    logs.add_argument("--tail", "-n", type=arguments.positive_number, metavar="N", help=tail)
     logs.add_argument("--attempt", type=arguments.positive_number, metavar="N", help="of this attempt; default: all")
     arguments.add_broker(logs)
 
@@ -52,7 +54,7 @@ def _logs(options: arguments.Options) -> int:
     with broker.session(options) as session:
         record = _record(session, options.job)
         mask = _mask(session, record)
-        shown = _Shown(mask, as_json=options.json)
+        shown = _Shown(mask, as_json=options.json, tail=options.tail)
         found = session.run(ask(session.verbs, _id(options.job), options.attempt))
         shown.show(found)
         after, ended_at = found.after, _ended_at(record)
@@ -70,6 +72,7 @@ def _logs(options: arguments.Options) -> int:
                     continue
                 after = found.after
                 shown.show(found)
+            shown.end()
         except KeyboardInterrupt:
             return OK
         return OK if shown.any else _without_output(found, record, mask, options)
@@ -102,16 +105,29 @@ def _mask(session: broker.Session, record: JobRecord | None) -> Mask:
 class _Shown:
     """Prints parts, with a heading for each attempt."""
 
-    def __init__(self, mask: Mask, *, as_json: bool) -> None:
-        self._mask, self._as_json = mask, as_json
+    def __init__(self, mask: Mask, *, as_json: bool, tail: int | None) -> None:
+        """`tail`: lines that are shown of what there is by now; None: all."""
+        self._mask, self._as_json, self._tail = mask, as_json, tail
         self.any = False
         self._attempt = (0, "")
+        #: what there is so far, if the end of that is to be shown
+        self._kept: list[tuple[OutputAnswer, OutputPart]] = []
 
     def show(self, found: OutputFound) -> None:
-        for answer in found.answers:
-            for part in answer.parts:
-                self.any = True
-                self._show(answer, part)
+        """Print it; with a tail, once the answers have come to the end of what there is."""
+        parts = [(answer, part) for answer in found.answers for part in answer.parts]
+        self.any = self.any or bool(parts)
+        self._kept += parts
+        if self._tail is None or not found.more:
+            self.end()
+
+    def end(self) -> None:
+        """Print what was kept back."""
+        parts, self._kept = self._kept, []
+        if self._tail is not None:
+            parts, self._tail = _last_lines(parts, self._tail), None
+        for each in parts:
+            self._show(*each)
 
     def _show(self, answer: OutputAnswer, part: OutputPart) -> None:
         text = self._mask(part.text)
@@ -124,6 +140,17 @@ class _Shown:
             moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(part.at / 1000))
             print(paint(f"-- attempt {part.attempt} on {answer.host}, {moment}", "dim"))
         print(legible(text), end="", flush=True)
+
+
+def _last_lines(parts: list[tuple[OutputAnswer, OutputPart]], most: int) -> list[tuple[OutputAnswer, OutputPart]]:
+    """The parts with the last lines alone."""
+    found = []
+    for answer, part in reversed(parts):
+        lines = part.text.splitlines(keepends=True)[-most:] if most else []
+        most -= len(lines)
+        if lines:
+            found.append((answer, replace(part, text="".join(lines))))
+    return found[::-1]
 
 
 def _without_output(found: OutputFound, record: JobRecord | None, mask: Mask, options: arguments.Options) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from fusiond.broker.hosts.host_records import Catalogue
 from fusiond.cli.find.broker import Session
 from fusiond.cli.terminal.table import fields, table
-from fusiond.cli.terminal.text import one_line, span, when
+from fusiond.cli.terminal.text import clock, one_line, span, when
 from fusiond.inspecting import search as finding
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
 from fusiond.inspecting.one_job import held, waits_for
@@ -25,8 +25,8 @@ def document(record: JobRecord) -> dict[str, Any]:
 
 
 _NOBODY: Final = Owner()
-#: terminal columns that a page needs for the name of a field
-_FIELD: Final = 22
+#: of `row`
+HEADINGS: Final = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
 #: fields that are shown under their own names: numbers unless they are 0, and moments
 _NUMBERS: Final = ("crashes", "rescues", "interrupted")
 _MOMENTS: Final = ("created_at", "due_at", "expires_at", "started_at", "ended_at")
@@ -47,7 +47,7 @@ def page(
     `holder`: the id that its lock has; `parents`: how many jobs it waits for, and of which; `why`: why it has not
     begun; `owner`: who answers for it.
     """
-    return fields(
+    shown = fields(
         [
             ("job", record.name),
             ("task", record.task),
@@ -72,16 +72,20 @@ def page(
             ("attempts", record.attempts),
             *((name, getattr(record, name) or None) for name in _NUMBERS),
             ("last outcome", record.last_outcome),
-            *((name.removesuffix("_at"), when(getattr(record, name), now_ms)) for name in _MOMENTS),
+            *((name.removesuffix("_at"), _moment(getattr(record, name), now_ms)) for name in _MOMENTS),
             *_ran_with(record.ran_with),
             ("progress", _progress(record.progress, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
-            ("history", _history(record, now_ms)),
             (f"output of attempt {record.printed_attempt}", record.printed),
             ("broken", record.broken),
         ]
     )
+    return "\n\n".join(filter(None, (shown, _history(record))))
+
+
+def _moment(at_ms: int | None, now_ms: float) -> str:
+    return f"{when(at_ms, now_ms)}, {clock(at_ms)}" if at_ms else ""
 
 
 def _ran_with(known: RanWith) -> list[tuple[str, object]]:
@@ -99,7 +103,7 @@ def _memory(number_of_bytes: int | None) -> str:
 
 
 def row(record: JobRecord, now_ms: float) -> tuple[object, ...]:
-    """The cells of `job list`: job, task, status, attempts, when, call or error."""
+    """The cells of HEADINGS."""
     # The error of an earlier attempt is not shown if the job has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.SCHEDULED, JobStatus.CANCELED) and record.error
     detail = _error(record.error).partition("\n")[0] if failed else signature(record)
@@ -119,18 +123,17 @@ def _lock(record: JobRecord, holder: str | None) -> str:
     return f"{record.lock}, {until}; {who} the lock"
 
 
-def _history(record: JobRecord, now_ms: float) -> str:
+def _history(record: JobRecord) -> str:
     """A table of the attempts that did not finish; "" if there are none."""
     if not record.history:
         return ""
     rows = [
         (
             past.attempt or "",
-            when(past.began_at, now_ms),
+            clock(past.began_at),
             span((past.ended_at - past.began_at) / 1000) if past.began_at and past.ended_at else "",
             "" if past.ran_with.cpu_seconds is None else span(past.ran_with.cpu_seconds),
             _memory(past.ran_with.peak_memory),
-            when(past.ended_at, now_ms),
             past.ran_with.generation or "",
             past.host,
             past.outcome,
@@ -138,8 +141,8 @@ def _history(record: JobRecord, now_ms: float) -> str:
         )
         for past in record.history
     ]
-    headings = ("ATTEMPT", "BEGAN", "RAN", "CPU", "MEMORY", "ENDED", "GENERATION", "HOST", "OUTCOME", "ERROR")
-    return table(headings, rows, right="attempt", states="", indent=_FIELD)
+    headings = ("ATTEMPT", "BEGAN", "RAN", "CPU", "MEMORY", "GENERATION", "HOST", "OUTCOME", "ERROR")
+    return table(headings, rows, right="attempt", states="")
 
 
 def _progress(progress: JobProgress | None, now_ms: float) -> str:

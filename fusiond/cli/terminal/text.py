@@ -3,7 +3,7 @@ Text for people and for programs.
 
 1. safe      text from elsewhere without characters that control the terminal, and in its encoding; errors and notes on
              standard error
-2. worded    lengths of time, moments, numbers of things
+2. worded    lengths of time, moments beside now or by the clock, numbers of things
 3. JSON      in UTF-8, also safe for a terminal
 """
 
@@ -12,6 +12,7 @@ import io
 import json
 import re
 import sys
+import time
 from typing import Any, Final
 
 _UNUSUAL: Final = re.compile(r"[^\x00-\x7e]")
@@ -80,6 +81,16 @@ def when(at_ms: float | None, now_ms: float) -> str:
         return "now"
     text = span(abs(seconds)).split()[0]
     return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def clock(at_ms: float | None) -> str:
+    """A moment in the viewer's zone: `17:29:41` today, `Sat 17:29:41` within six days, else `2030-01-31 17:29`."""
+    if at_ms is None:
+        return ""
+    there, now = time.localtime(at_ms / 1000), time.time()
+    is_today = there[:3] == time.localtime(now)[:3]
+    is_near = abs(now - at_ms / 1000) < 6 * 86_400
+    return time.strftime("%H:%M:%S" if is_today else "%a %H:%M:%S" if is_near else "%Y-%m-%d %H:%M", there)
 
 
 def count(number: int, noun: str, nouns: str = "") -> str:

@@ -38,7 +38,6 @@ VIEWS: Final = ("queues", "workers", "jobs", "failures", "failed jobs")
 OF_JOBS: Final = ("jobs", "failed jobs")
 #: jobs of a page
 _MOST: Final = 200
-_JOB_HEADINGS: Final = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
 _FAILURE_HEADINGS: Final = ("JOBS", "TASK", "ERROR", "LAST", "FIRST", "QUEUES")
 #: failed jobs of all reads: at each look, and when a group is changed
 _LOOK: Final = 2_000
@@ -98,7 +97,7 @@ class Views:
         now = time.time() * 1000
         rows = {job.name: record.row(job, now) for job in found.jobs}
         note = "; ".join(dict.fromkeys(map(str, found.unreadable))) or f"the newest {len(rows):,}"
-        return Contents(_JOB_HEADINGS, rows, note)
+        return Contents(record.HEADINGS, rows, note)
 
     def job(self, name: str) -> str:
         """All about a job, or about the last one of a group of failures."""

@@ -248,7 +248,7 @@ async def _prioritize(call: WebCall) -> Done:
     named = (await call.backend.catalogue()).priorities
     priority = priority_number(int(said) if said.isdecimal() else said, named)
     [code] = await call.backend.run(call.backend.verbs.prioritize(job.queue, [job.id], priority, who=call.asker))
-    return _became(job, prioritized(code))
+    return _became(job, prioritized(code, priority))
 
 
 async def _cancel(call: WebCall) -> Done:
