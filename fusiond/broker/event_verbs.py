@@ -23,6 +23,8 @@ class EventPage(NamedTuple):
     first: int | None
     #: entries that were read
     entries: int
+    #: id of the first entry; empty: there was none
+    start: bytes = b""
 
 
 class SinkState(NamedTuple):
@@ -59,10 +61,13 @@ class EventVerbs(VerbGroup):
         words = ("XREVRANGE", self._stream(stream), end, "-", "COUNT", count)
         return plain(lambda reply: _page(stream, reply[::-1]), *words)
 
-    def audit_before(self, queue: str, number: int | None, count: int) -> Call[EventPage]:
-        """The same of what operators did to a queue, which the events of its jobs do not push out."""
-        end = "+" if number is None else f"({number}-0"
-        words = ("XREVRANGE", self._root(queue) + b":audit", end, "-", "COUNT", count)
+    def audit_before(self, queue: str, start: bytes, count: int) -> Call[EventPage]:
+        """
+        What operators did to a queue, or to daemons, which other events do not push out, before the entry `start`.
+
+        Empty: up to the end.
+        """
+        words = ("XREVRANGE", self._root(queue) + b":audit", b"(" + start if start else "+", "-", "COUNT", count)
         return plain(lambda reply: _page(queue, reply[::-1]), *words)
 
     def keep_events(self, stream: str, wanted: str) -> Call[None]:
@@ -153,4 +158,5 @@ def _cursor(noted: Mapping[str, str], sink: str, stream: str) -> str:
 def _page(stream: str, reply: list[Any]) -> EventPage:
     events = read_entries(stream, reply)
     last = last_number(reply[-1][0]) if reply else None
-    return EventPage(events, last, events[0].number if events else None, len(reply))
+    first = events[0].number if events else None
+    return EventPage(events, last, first, len(reply), reply[0][0] if reply else b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fusiond.cli import arguments
@@ -42,15 +43,16 @@ def _audit(options: arguments.Options) -> None:
             streams,
             since * 1000,
             session.secret(),
+            owners=session.run(session.verbs.catalogue()).owners,
             most=options.limit,
             fits=lambda act: by in act.who.lower(),
         )
         shown = session.run(plan)
         is_kept = bool(shown) or session.run(session.verbs.keeps_events())
     now = time.time() * 1000
-    rows = ((when(act.at, now), act.who, act.what, act.queue, _about(act)) for act in shown)
-    document = [act._asdict() for act in shown]
-    arguments.answer(options, document, lambda: table(("WHEN", "WHO", "WHAT", "QUEUE", "ABOUT"), rows))
+    rows = ((when(act.at, now), act.who, act.what, act.queue, act.owner, _about(act)) for act in shown)
+    document = [asdict(act) for act in shown]
+    arguments.answer(options, document, lambda: table(("WHEN", "WHO", "WHAT", "QUEUE", "OWNER", "ABOUT"), rows))
     if not is_kept:
         tell("Redis keeps no events: write `events: {}` into the file")
 

@@ -64,7 +64,7 @@ def test_no_verb_touches_a_key_outside_its_queue(run, redis_server, tmp_path):
 def verbs(b, job):
     """Each verb of a queue, in an order in which each has something to do."""
     claim = {"dispatcher": "d", "nonce": "n", "lease_ms": 1, "max_rescues": 0}
-    yield "audit_before", b.audit_before("q", None, 10)
+    yield "audit_before", b.audit_before("q", b"", 10)
     yield "keep_events", b.keep_events("q", "1000 1")
     yield "configure", b.configure("q", max_length=9, tasks={"t": (1, None)})
     limits = {"limited": TaskLimit(("args.0",), 1, (1000.0, 1))}

@@ -7,6 +7,7 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
+from fusiond.owners import Owner
 
 
 @pytest.fixture
@@ -36,15 +37,55 @@ def test_acts_are_told_once_whoever_did_them(heard):
     assert "30 jobs" in heard.fusiond("audit").out
 
 
+def add(heard, at_ms, number):
+    """Entries of so many acts of ann's, all in that millisecond."""
+    key = heard.verbs.keys.of("default", "audit")
+    for n in range(number):
+        heard.run(plain(as_is, "XADD", key, f"{at_ms}-{n}", "at", at_ms, "by", "@ann", "requeued", f"job{n} send"))
+    return lambda: heard.run(plain(as_is, "XLEN", key))
+
+
+def test_a_command_on_many_jobs_is_kept_as_one_act(heard):
+    """Though it takes several scripts; it names the first jobs. The same of another person is another act."""
+    names = [f"job{n}" for n in range(600)]
+    heard.run(heard.verbs.enqueue("default", [NewJob(name, "send", b"[[],{}]") for name in names]))
+    heard.fusiond("job", "cancel", "--task", "send", "--yes")
+    for who in ("ann", "bob"):
+        heard.run(heard.verbs.requeue("default", [names.pop()], who=who))
+        heard.run(heard.verbs.requeue("default", [names.pop()], who=who))
+    kept = heard.run(heard.verbs.audit_before("default", b"", 10))
+    assert kept.entries == 3
+    assert [event.job for event in kept.events if event.by == "@bob"] == ["job597", "job596"]
+    acts = heard.fusiond("audit", "--json").json
+    assert [(act["what"], act["number"]) for act in acts] == [("requeued", 2), ("requeued", 2), ("canceled", 600)]
+
+
+def test_what_was_done_is_kept_for_90_days(heard):
+    """Older acts go when somebody acts again, about a hundred at once."""
+    day = 86_400_000
+    now = int(time.time() * 1000)
+    add(heard, now - 91 * day, 300)
+    length = add(heard, now - 89 * day, 300)
+    heard.fusiond("suspend", "default")
+    assert 301 <= length() <= 401
+
+
+def test_no_act_is_lost_or_told_twice_between_two_reads(heard):
+    """However many there are, and if many are of one millisecond."""
+    add(heard, int(time.time() * 1000) - 60_000, 1200)
+    assert sum(act["number"] for act in heard.fusiond("audit", "--json").json) == 1200
+
+
 def test_an_audit_shows_no_secret(heard):
-    """Such as is in the name of a lock."""
+    """Such as is in the name of a lock. It says who answers for the queue."""
+    owners = {"queue default": Owner("ada")}
     tasks = {"send": {"queue": "default", "priority": 1, "secret": ["kwargs.code"]}}
-    heard.run(heard.verbs.publish_catalogue("d2", "h2", tasks, priorities={}, queues=["default"]))
+    heard.run(heard.verbs.publish_catalogue("d2", "h2", tasks, priorities={}, queues=["default"], owners=owners))
     heard.run(heard.verbs.enqueue("default", [NewJob("u", "send", b"[[],{}]", unique='ended,error,0,"s3cret-code"')]))
     _, locks = heard.run(heard.verbs.locks("default"))
     heard.run(heard.verbs.unlock("default", "u", [locks[0].name], who="ann"))
     [act] = heard.fusiond("audit", "--json").json
-    assert (act["what"], act["about"]) == ("unlocked", "send:•••")
+    assert (act["what"], act["about"], act["owner"]) == ("unlocked", "send:•••", "ada")
 
 
 def test_without_events_there_is_no_audit(desk):

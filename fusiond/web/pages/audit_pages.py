@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 from fusiond.broker.call import Call
 from fusiond.broker.event_records import DAEMONS, Event
 from fusiond.broker.event_verbs import EventPage
-from fusiond.inspecting.audit import acts
+from fusiond.inspecting.audit import Act, acts
 from fusiond.job import JobRecord
 from fusiond.masking import Secret, masked_event
 from fusiond.web.backend import Backend
-from fusiond.web.endpoint import WebCall, reads, view_of
+from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.inputs import Input
 
 #: entries of the first read of a stream, and of any; events of a read, about: an entry has 1 to 500
@@ -54,31 +54,10 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ActRow:
-    """What somebody did, once, however many jobs it was about."""
-
-    #: epoch ms
-    at: int
-    who: str
-    #: the name of the event
-    what: str
-    #: empty: it is about the daemons
-    queue: str
-    #: full name of the job, if it is about one
-    job: str
-    task: str
-    #: the entry, lock, run or sink that it is about
-    about: str
-    message: str
-    #: how many things it was about
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class Audit:
     """What people did, the newest first."""
 
-    acts: list[ActRow]
+    acts: list[Act]
     #: whether Redis keeps events
     kept: bool
 
@@ -119,7 +98,7 @@ async def marks(backend: Backend, since: float) -> list[ChartMark]:
     """What the chart of a time marks, as far as Redis keeps events and the user may see those of daemons."""
     if backend.config.events is None or not backend.is_whole:
         return []
-    read = backend.verbs.audit_before(DAEMONS, None, _MOST_ENTRIES)
+    read = backend.verbs.audit_before(DAEMONS, b"", _MOST_ENTRIES)
     page = await backend.kept("marks", lambda: backend.run(read))
     found = (each for each in page.events if each.at_ms >= since * 1000 and each.name in _MARKED)
     return [ChartMark(each.at_ms, each.name, each.words.get("m", "")) for each in found]
@@ -205,11 +184,12 @@ async def _show(call: WebCall) -> Audit:
             streams,
             call["since"] or 0,
             await backend.secret(),
+            owners=(await backend.catalogue()).owners,
             most=call["limit"],
             fits=lambda act: name in (None, act.what) and by in act.who.lower(),
         )
     )
-    return Audit([view_of(ActRow, act) for act in found], kept=True)
+    return Audit(found, kept=True)
 
 
 ENDPOINTS = (

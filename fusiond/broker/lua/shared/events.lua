@@ -19,7 +19,7 @@
 --   h      host of the daemon that the event is about
 --   l      ms since it happened
 -- An entry that an operator's command writes is also in ns:{q}:audit, with the first lines of each event: so the events
--- of jobs do not push it out.
+-- of jobs do not push it out. A command that changes many jobs, by several scripts, has one entry there.
 -- conf `events`: "<how many are kept> <0|1: with arguments and results>"; missing: the file asks for no events. conf
 -- `told`: how many there were so far
 local EVENTS, AUDIT = ROOT .. ':events', ROOT .. ':audit'
@@ -28,7 +28,8 @@ local events                      -- nil: the file asks for no events
 local function make_recorder(wanted)
   local most, payload = wanted:match('^(%d+) (%d)')
   local ENTRY, ENTRY_BYTES = 500, 65536  -- events, and about how many bytes, in one entry
-  local AUDITED, LINES = 2000, 10  -- entries of AUDIT, about; lines of an event in one of them
+  local AUDITED, AUDITED_MS, LINES = 20000, 7776000000, 10  -- entries of AUDIT, and their age, about; lines of an event
+  local ONE_ACT = 10000           -- ms from one script of a command to the next, at most
   local MESSAGE, PAYLOAD = 1000, 4096  -- bytes of an error's message; of arguments or a result
   local kinds, lines, actor = {}, {}, nil
   payload = payload == '1'
@@ -90,6 +91,24 @@ local function make_recorder(wanted)
     redis.call('HSET', CONF, 'told', whole(number))
     return number
   end
+  -- shortened(text, further): its first LINES lines, and how many others there are besides `further`
+  local function shortened(text, further)
+    local at = 0
+    for _ = 1, LINES do at = at and text:find('\n', at + 1, true) end
+    local _, more = text:sub(at or #text + 1):gsub('\n', '')
+    return text:sub(1, at and at - 1) .. (further + more > 0 and ' k' .. whole(further + more) or '')
+  end
+  -- continued(words): when the act of the last entry began, and its lines with these, where it is one event of jobs, of
+  -- the same name and actor, and this goes on with it; that entry is removed. nil: this is another act
+  local function continued(words)
+    local last = redis.pcall('XREVRANGE', AUDIT, '+', '-', 'COUNT', 1)[1]
+    local said = last and last[2] or {}
+    if #words ~= 4 or #said ~= 6 or said[4] ~= words[2] or said[5] ~= words[3] then return end
+    if words[4]:sub(1, 2) == '- ' or now - last[1]:match('^%d+') > ONE_ACT then return end
+    redis.call('XDEL', AUDIT, last[1])
+    local kept, further = said[6]:match('^(.*) k(%d+)$')
+    return said[2], shortened((kept or said[6]) .. '\n' .. words[4], tonumber(further or 0))
+  end
   local function add_entry(first, past, words)
     local size = past - first
     local function added(number)
@@ -99,15 +118,10 @@ local function make_recorder(wanted)
     local id = added(redis.call('HINCRBY', CONF, 'told', size))
     if type(id) == 'table' then added(recount(size)) end
     if not actor or actor:sub(1, 1) ~= '@' then return end
-    for i = 4, #words, 2 do
-      local at = 0
-      for _ = 1, LINES do at = at and words[i]:find('\n', at + 1, true) end
-      if at then
-        local _, further = words[i]:sub(at):gsub('\n', '')
-        words[i] = words[i]:sub(1, at - 1) .. ' k' .. further
-      end
-    end
-    redis.pcall('XADD', AUDIT, 'MAXLEN', '~', AUDITED, '*', 'at', whole(now), unpack(words))
+    local began, act = continued(words)
+    for i = 4, #words, 2 do words[i] = act or shortened(words[i], 0) end
+    redis.pcall('XADD', AUDIT, 'MAXLEN', '~', AUDITED, '*', 'at', began or whole(now), unpack(words))
+    redis.pcall('XTRIM', AUDIT, 'MINID', '~', whole(now - AUDITED_MS))
   end
   -- write(): comes after all other writes of the script
   local function write()
