@@ -48,7 +48,7 @@ soak: $(VENV)/.dev      ## twenty minutes of work under reloads: nothing grows, 
 	$(BIN)/python -m tests.soak
 
 web-look: $(VENV)/.dev  ## every page of the dashboard in a real Chromium: checks, and pictures in look/
-	$(BIN)/pip install --quiet --disable-pip-version-check playwright
+	$(BIN)/pip install --quiet --disable-pip-version-check playwright axe-playwright-python
 	$(BIN)/python -m tests.web.look
 
 bench-reliability: $(VENV)/.dev  ## what RQ, Celery and fusiond lose under the same kills

@@ -75,8 +75,9 @@ class QueryVerbs(VerbGroup):
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
     def newest(
-        self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = ""
-    ) -> Call[JobPage]:
+        self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = "",
+        soonest: bool = False,
+    ) -> Call[JobPage]:  # fmt: skip
         """
         A page of the jobs of one status, the newest first.
 
@@ -87,6 +88,7 @@ class QueryVerbs(VerbGroup):
             count: jobs of the page.
             task: jobs of other tasks are left out, as far as Redis can tell.
             text: jobs that hold it nowhere, in whatever case, are left out, too.
+            soonest: of scheduled jobs, those that are due next come first.
         """
 
         def parse(reply: Any) -> JobPage:
@@ -96,8 +98,8 @@ class QueryVerbs(VerbGroup):
             return JobPage(jobs, decoded(following), number(looked_at))
 
         words: list[Word] = [status, start, count]
-        if task or text:
-            words += [task, text.lower().encode()]
+        if task or text or soonest:
+            words += [task, text.lower().encode(), int(soonest)]
         return scripted("newest", self.keys.root(queue), words, parse)
 
     def place(self, queue: str, id: str) -> Call[int | None]:

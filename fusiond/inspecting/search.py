@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from fusiond.broker.call import Plan, read_each
 from fusiond.broker.failures import group_of
@@ -77,7 +77,7 @@ class JobFilter:
         return not self.error or self.error.lower() in error_of(job.error)[0].lower()
 
     @property
-    def for_redis(self) -> dict[str, str]:
+    def for_redis(self) -> dict[str, Any]:
         """What Redis can tell: one task, and a text whose lower case it knows, which is that of ASCII."""
         word_of_error = max(_WORD.findall(self.error), key=len, default="")
         return {
@@ -123,6 +123,7 @@ class _Look:
 def search(
     verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
     most: int, depth: int, seconds: float = float("inf"), secret: Secret, tags: Mapping[str, str],
+    soonest: bool = False,
 ) -> Plan[FoundJobs]:  # fmt: skip
     """
     The newest `most` jobs that fit, of all queues and statuses together. Raises BrokerUnavailable.
@@ -137,6 +138,7 @@ def search(
         seconds: for which it goes on; of each queue and status a page is looked at.
         secret: task → its secret arguments; what is hidden is not found.
         tags: task → the log tag that the file gives it.
+        soonest: the jobs that are due next, instead of the newest; of scheduled jobs alone.
     """
     until = time.monotonic() + seconds
     counted, unreadable = yield from read_each({queue: verbs.counts(queue) for queue in queues})
@@ -152,13 +154,14 @@ def search(
     while going:
         size = max(_PAGE, min(_LARGE_PAGE, _ROUND // len(going)))
         size = min(most if wanted.is_plain else size, size, max(1, left // len(going)))
-        unreadable += yield from _look_further(verbs, going, wanted, size, secret=secret, tags=tags)
+        unreadable += yield from _look_further(verbs, going, wanted, size, secret=secret, tags=tags, soonest=soonest)
         left = depth - sum(look.looked_at for look in looks)
         going = [look for look in going if look.lacks_jobs] if left > 0 and time.monotonic() < until else []
     jobs = {job.name: job for look in looks for job in look.jobs}
     among = sum(look.number for look in looks)
+    by = (lambda job: job.due_at or 0) if soonest else last_moment
     return FoundJobs(
-        sorted(jobs.values(), key=last_moment, reverse=True)[:most],
+        sorted(jobs.values(), key=by, reverse=not soonest)[:most],
         among if wanted.is_plain else depth - left,
         among,
         any(look.lacks_jobs for look in looks),
@@ -181,14 +184,14 @@ def _look_at_all_if_unordered(verbs: Verbs, looks: Sequence[_Look]) -> Plan[None
 
 
 def _look_further(
-    verbs: Verbs, looks: Sequence[_Look], wanted: JobFilter, size: int, *, secret: Secret, tags: Mapping[str, str]
-) -> Plan[list[BrokerError]]:
+    verbs: Verbs, looks: Sequence[_Look], wanted: JobFilter, size: int, *,
+    secret: Secret, tags: Mapping[str, str], soonest: bool,
+) -> Plan[list[BrokerError]]:  # fmt: skip
     """A page of each; returns why others cannot be read, which are looked at no more."""
+    size_of = {look: min(size, look.number - look.looked_at) for look in looks}
     calls = {
-        look: verbs.newest(
-            look.queue, look.status, start=look.start, count=min(size, look.number - look.looked_at), **wanted.for_redis
-        )
-        for look in looks
+        look: verbs.newest(look.queue, look.status, start=look.start, count=number, soonest=soonest, **wanted.for_redis)
+        for look, number in size_of.items()
     }
     pages, errors = yield from read_each(calls)
     for look in looks:

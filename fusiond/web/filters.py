@@ -45,16 +45,18 @@ def bound(time_taken: Bound) -> str:
     return f"{'above' if time_taken.above else 'below'} {span(time_taken.limit)}"
 
 
-def when(ms: int | None) -> Markup:
-    """How long ago, or in what time; the exact moment is in the title, and in the element for a program."""
+def when(ms: int | None, *, exact: bool = False) -> Markup:
+    """How long ago, or in what time, with the moment in the title; `exact`: the moment. A script makes it local."""
     if not ms:
         return Markup("")
+    if exact:
+        return Markup('<time class="exact" datetime="{}Z">{} UTC</time>').format(
+            moment(ms).replace(" ", "T"), moment(ms)
+        )
     apart = time.time() - ms / 1000
     words = "now" if abs(apart) < 1 else f"{span(int(apart))} ago" if apart > 0 else f"in {span(int(-apart))}"
-    exact = moment(ms)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
-        exact.replace(" ", "T") + "Z", f"{exact} UTC", words
-    )
+    given = moment(ms).replace(" ", "T"), moment(ms), words
+    return Markup('<time datetime="{}Z" title="{} UTC">{}</time>').format(*given)
 
 
 def moment(ms: int | None) -> str:
@@ -146,7 +148,8 @@ def _bar(number: int, minute: Any, most: int) -> Markup:
     bars = [rect.format("done", 10 * number + 1, 100 - good, good)] if good else []
     bars += [rect.format("failed", 10 * number + 1, 100 - good - bad, bad)] if bad else []
     said = f"{moment(minute.at)[5:16]} UTC: {minute.finished:,} finished, {minute.failed:,} failed"
-    return Markup("<g><title>{}</title>{}</g>").format(said, Markup("").join(bars)) if bars else Markup("")
+    bar = Markup('<g data-at="{}"><title>{}</title>{}</g>')
+    return bar.format(minute.at, said, Markup("").join(bars)) if bars else Markup("")
 
 
 def printed(text: str) -> str:

@@ -31,6 +31,8 @@ NAVIGATION = (
     ("/configuration", "Configuration"),
     ("/audit", "Audit"),
 )
+#: the cookie by which a browser keeps its colours
+THEME = "fusiond-theme"
 _TITLES = {
     400: "Bad request",
     401: "Log in first",
@@ -88,6 +90,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         has = user is not None and (user.may_everywhere(right) if everywhere else user.may(right, queue))
         return has and (right in READING or not read_only)
 
+    theme = request.cookies.get(THEME, "")
     known = {
         "path": request.url.path,
         "query": without_notice(request.url.query),
@@ -95,6 +98,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         "navigation": getattr(request.state, "navigation", ()),
         "may": may,
         "read_only": read_only,
+        "theme": theme if theme in ("light", "dark") else "",
         "notice": site.notice(request.query_params.get("done")) if site else None,
         "source": site.backend.source if site and user else "",
     }

@@ -3,20 +3,22 @@ Walk through every page of the dashboard in a real Chromium: `python -m tests.we
 
 1. start    two daemons with different files over one Redis, and jobs that succeed, fail, wait and run on
 2. use      the link that logs in, the keyboard, a button, a page that changes by itself, a browser without scripts
-3. walk     over each page at 1280 and 375 pixels, light and dark, and once more with everything opened
-4. check    the page's policy refuses nothing, no script fails, nothing is wider than the window, text can be read in
-            both schemes, each control has a name, each table has headings, each page has one title
+3. walk     over each page at 1440, 1024 and 390 pixels, light and dark, and once more with everything opened
+4. check    the page's policy refuses nothing, no script fails, nothing is wider than the window, axe finds nothing,
+            text can be read in both schemes, each control has a name, each table has headings, each page has one title
 5. keep     a picture of each page in the directory, `look/` unless it is named
 
-It needs Debian's package `chromium` (or CHROMIUM names another browser) and `pip install playwright`; `make web-look`
-installs the latter. What fails is tried once more. The exit status is 4 if a check has failed twice; 3 if the browser
-does not start, or crashes twice: that says nothing of the dashboard. Any other but 0: this program has failed.
+It needs Debian's package `chromium` (or CHROMIUM names another browser) and `pip install playwright`, and has axe of
+axe-playwright-python; `make web-look` installs both. Without axe it says so, and checks the rest. What fails is tried
+once more. The exit status is 4 if a check has failed twice; 3 if the browser does not start, or crashes twice: that
+says nothing of the dashboard. Any other but 0: this program has failed.
 """
 
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from playwright.sync_api import Error, TimeoutError, sync_playwright  # noqa: A004 - the name is theirs
@@ -64,7 +66,7 @@ workers: {quick: {queues: [mail]}}
 """
 PAGES = {
     "overview": "/",
-    "jobs": "/jobs",
+    "jobs": "/jobs?limit=20",
     "jobs-failed": "/jobs?state=failed&text=region",
     "failures": "/failures",
     "queues": "/queues",
@@ -81,7 +83,9 @@ PAGES = {
     "explanation": "/configuration/tasks/send_welcome",
     "audit": "/audit",
 }
-WIDTHS = (1280, 375)
+#: the text of axe; empty: it is not installed
+AXE = Path(found.origin).with_name("axe.min.js").read_text() if (found := find_spec("axe_playwright_python")) else ""
+WIDTHS = (1440, 1024, 390)
 SCHEMES = ("light", "dark")
 #: ms that the browser may take for anything
 PATIENCE = 60_000
@@ -172,6 +176,8 @@ class Walk:
             self.log_in(tab)
             self._go_by_keyboard(tab)
             self._press_a_button(tab)
+            self._change_many_jobs(tab, client)
+            self._use_keys(tab)
             self._see_a_change(tab, client)
         with self.tab(browser) as tab:
             self.log_in(tab)
@@ -215,6 +221,45 @@ class Walk:
         tab.wait_for_selector("[role=status]:has-text('queue billing is suspended')")
         row.locator("button", has_text="Resume").click()
         tab.wait_for_selector("[role=status]:has-text('queue billing is resumed')")
+
+    def _change_many_jobs(self, tab, client):
+        """All that are ticked on a page: their number is asked for first, and both numbers are told then."""
+        self._at = "many jobs"
+        client.options(delay="20m").enqueue_many([("newsletter", (number,)) for number in (7, 8, 9)])
+        tab.goto(f"{self.url}jobs?state=scheduled")
+        tab.check("label:has-text('All on this page') input")
+        self.expect("not each job is ticked", tab.locator("td input:not(:checked)").count() == 0)
+        tab.uncheck("tbody tr:first-child input")
+        wanted = tab.locator("td input:checked").count()
+        tab.click("#selected >> text=Cancel")
+        tab.wait_for_selector(f"h1:has-text('Cancel {wanted} jobs')")
+        tab.screenshot(path=str(self.directory / "confirm.png"), full_page=True)
+        tab.click(f"button:has-text('Cancel {wanted} jobs')")
+        tab.wait_for_selector(f"[role=status]:has-text('canceled {wanted} of {wanted} jobs')")
+        self.expect("the filter is gone", "state=scheduled" in tab.url)
+
+    def _use_keys(self, tab):
+        """Escape closes a question; / goes to the search; a slider says the values of a chart; the colours are kept."""
+        self._at = "keys"
+        tab.goto(f"{self.url}queues")
+        tab.locator("summary").first.click()
+        tab.keyboard.press("Escape")
+        self.expect("Escape does not close a question", tab.locator("details[open]").count() == 0)
+        self.expect("the focus is lost", tab.evaluate(FOCUSED) == tab.locator("summary").first.inner_text())
+        tab.goto(f"{self.url}jobs")
+        tab.keyboard.press("/")
+        tab.wait_for_function("document.activeElement.type === 'search' && document.activeElement.value === ''")
+        tab.locator("time").first.click()
+        self.expect("a time is not shown after a tap", tab.locator("time").first.inner_text().endswith("UTC"))
+        tab.goto(f"{self.url}tasks/send_welcome?hours=6")
+        tab.focus(".chart + input")
+        tab.keyboard.press("Home")
+        tab.wait_for_selector("output:has-text('finished')")
+        for word in ("dark", "light", "auto"):
+            tab.select_option("#theme", label=word)
+            tab.reload()
+            kept = tab.evaluate("document.documentElement.dataset.theme ?? 'auto'")
+            self.expect(f"{word} is not kept, but {kept}", kept == word)
 
     def _see_a_change(self, tab, client):
         """A page that is open shows a new job, and does not close what was opened."""
@@ -260,6 +305,7 @@ class Walk:
         tab.wait_for_selector("[data-load]", state="detached")
         for fault in tab.evaluate(STRUCTURE):
             self.note(fault)
+        tab.evaluate(AXE)  # not as an element, which the policy of the page would refuse
         for scheme in SCHEMES:
             tab.emulate_media(color_scheme=scheme)
             dark = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g)[0] < 128")
@@ -267,17 +313,19 @@ class Walk:
             for width in WIDTHS:
                 self._at = f"{title}-{width}-{scheme}"
                 tab.set_viewport_size({"width": width, "height": 900})
-                self._judge_look(tab)
+                self._judge_look(tab, whole=(width, scheme) == (WIDTHS[0], "dark"))
                 tab.screenshot(path=str(self.directory / f"{self._at}.png"), full_page=True, animations="disabled")
         self._at = f"{title}, opened, {WIDTHS[-1]}"
         tab.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
         self._judge_look(tab)
         self.faults += [f"{title}: the policy has refused {each}" for each in tab.evaluate("refusals")]
 
-    def _judge_look(self, tab):
+    def _judge_look(self, tab, *, whole=False):
         wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         self.expect(f"is {wide} pixels wider than the window", wide <= 0)
         for fault in tab.evaluate(PALE):
+            self.note(fault)
+        for fault in tab.evaluate(AXE_FAULTS, whole) if AXE else ():
             self.note(fault)
 
 
@@ -351,6 +399,12 @@ PALE = """() => {
   }
   return [...found]
 }"""
+#: what axe finds: the rule, and where. Contrast takes it the longest
+AXE_FAULTS = """async (all) => {
+  const rules = { 'color-contrast': { enabled: all } }
+  const { violations } = await axe.run({ resultTypes: ['violations'], elementRef: false, rules })
+  return violations.flatMap(({ id, nodes }) => nodes.map((each) => `${id}: ${each.target} ${each.html.slice(0, 80)}`))
+}"""
 
 
 def walk(daemon, directory, client):
@@ -379,6 +433,8 @@ def walk(daemon, directory, client):
 def main():
     directory = Path(sys.argv[1] if len(sys.argv) > 1 else "look")
     directory.mkdir(parents=True, exist_ok=True)
+    if not AXE:
+        print("no axe-playwright-python here: contrast and the like are not checked")
     for old in directory.glob("*.png"):
         old.unlink()
     daemon, other = Running(), Running()

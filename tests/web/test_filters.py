@@ -24,6 +24,7 @@ def test_lines_and_bars_are_within_their_picture():
     picture = chart(minutes, 'a "b"')
     assert picture.count("<rect") == 4
     assert "&#34;b&#34;" in picture
+    assert 'data-at="60000"' in picture
     assert chart([], "none").count("<rect") == 0
     mark = SimpleNamespace(at=90_000, event="rollback", message="<b>")
     picture = chart(minutes, "x", [mark])

@@ -52,6 +52,19 @@ def test_jobs_are_found_by_each_filter(dashboard, desk, jobs):
         assert dashboard.get(f"/jobs?{query}").status == status
 
 
+def test_of_scheduled_jobs_those_that_are_due_next_come_first(dashboard, desk):
+    """Of all queues together, however many there are; the others first if that is asked for."""
+    for hours in (3, 1, 4, 2):
+        dashboard.post(
+            "/api/v1/jobs", {"task": "send" if hours % 2 else "report", "delay": f"{hours}h", "id": f"in{hours}"}
+        )
+    ask = lambda more: [name[-3:] for name in names(dashboard.get(f"/api/v1/jobs?state=scheduled{more}"))]  # noqa: E731
+    assert ask("") == ask("&order=next") == ["in1", "in2", "in3", "in4"]
+    assert ask("&limit=1&text=in") == ["in1"]
+    assert ask("&order=newest") == ["in2", "in4", "in1", "in3"]
+    assert "those that are due next first" in dashboard.get("/jobs?state=scheduled").text
+
+
 def test_a_page_shows_what_jobs_wrote_as_text(dashboard, desk):
     """Markup in arguments, names and errors is never markup of the page."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -1,10 +1,11 @@
 -- include: now queue batches score text job
 --
--- newest(queue, status, from, count, task, text): a page of the jobs of one status, the newest first.
+-- newest(queue, status, from, count, task, text, is_reversed): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
 --       4 a task, optional · 5 a text in lower case, optional: the page has only jobs with these
+--       6 optional, 1: of jobs that are sorted by their scores, those with the lowest ones come first
 -- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
 -- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are
@@ -78,7 +79,7 @@ if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   if last then replies[1] = whole(last) end
 else
   from = from or 0
-  local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
+  local page = redis.call(ARGV[6] == '1' and 'ZRANGE' or 'ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     from = from + 1
     if not add_to_page(page[i], page[i + 1]) then break end

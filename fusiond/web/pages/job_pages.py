@@ -25,7 +25,7 @@ from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.filters import span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
-from fusiond.web.pages.job_search import DEPTH, FILTERS, filter_of, search
+from fusiond.web.pages.job_search import DEPTH, FILTERS, ORDER, filter_of, search
 from fusiond.web.pages.many_jobs import ACTIONS
 from fusiond.web.pages.queue_pages import NAME
 
@@ -360,7 +360,9 @@ _TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{
 _suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (
-    reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
+    reads(
+        "/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, ORDER, DEPTH, _LIMIT)
+    ),
     acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
     reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
     acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),

@@ -29,6 +29,10 @@ FILTERS: Final = (
     Input("until", "the same", form="moment"),
     Input("group", "the id of a group of failures", pattern="[0-9a-f]{16}"),
 )
+#: how they are sorted
+ORDER: Final = Input(
+    "order", "scheduled jobs alone: those that are due next first, or the newest", words=("next", "newest")
+)
 DEPTH: Final = Input("depth", "jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 
 
@@ -36,7 +40,8 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
     """
     The newest jobs that fit what a call says, at most `most`. Raises BrokerError, NotThere.
 
-    It takes little time, unless the caller asks for a depth above the default.
+    Of scheduled jobs alone it is those that are due next, unless the call wants the newest. It takes little time,
+    unless the caller asks for a depth above the default.
     """
     catalogue = await backend.catalogue()
     plan = searched(
@@ -49,6 +54,7 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
         seconds=_LONG if depth > DEPTH.default else _QUICK,
         secret=await backend.secret(),
         tags=catalogue.log_tags,
+        soonest=said["state"] == ["scheduled"] and said["order"] != "newest",
     )
     return await backend.run(plan)
 

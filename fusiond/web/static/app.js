@@ -1,7 +1,10 @@
 // 1. log in   a link with the token behind `#`, which no server and no log sees
 // 2. live     the server says that something has changed: ask for this page again, and put in what is new
 // 3. load     a part that takes a moment comes after the page
-// 4. age      "3 s ago" goes on
+// 4. age      "3 s ago" goes on; the moment itself is in the viewer's zone, and shown after a tap on it
+// 5. charts   the values of a bar, by a slider below it or a tap on it
+// 6. keys     Escape closes what asks, / goes to the search
+// 7. colours  light or dark, kept in a cookie, so that the server sends the page in them
 'use strict'
 
 const login = document.querySelector('form[data-login]')
@@ -31,6 +34,7 @@ async function refresh () {
     if (other && other.innerHTML !== part.innerHTML && !inUse(part)) replace(part, other)
   }
   age()
+  sliders()
 }
 
 for (const part of document.querySelectorAll('[data-load]')) {
@@ -74,16 +78,21 @@ function span (seconds) {
   if (minutes < 100) return Math.round(minutes) + ' min'
   return hours < 48 ? Math.floor(hours) + ' h ' + Math.floor(minutes % 60) + ' min' : Math.round(hours / 24) + ' d'
 }
+const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+let exactly = false
 function age () {
   for (const time of document.querySelectorAll('time[data-clock]')) {
     time.textContent = new Date(time.dateTime).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
   }
   for (const time of document.querySelectorAll('time:not([data-clock])')) {
-    const apart = (Date.now() - Date.parse(time.dateTime)) / 1000
-    const text = Math.abs(apart) < 1 ? 'now' : apart > 0 ? span(apart) + ' ago' : 'in ' + span(-apart)
+    const at = Date.parse(time.dateTime), apart = (Date.now() - at) / 1000
+    if (!time.dataset.local) time.title = time.dataset.local = local.format(at)
+    const ago = Math.abs(apart) < 1 ? 'now' : apart > 0 ? span(apart) + ' ago' : 'in ' + span(-apart)
+    const text = exactly || time.className === 'exact' ? time.dataset.local : ago
     if (time.textContent !== text) time.textContent = text
   }
 }
+age()
 setInterval(age, 1000)
 
 document.addEventListener('change', (event) => {
@@ -91,3 +100,51 @@ document.addEventListener('change', (event) => {
     for (const box of event.target.form.elements) if (box.type === 'checkbox') box.checked = event.target.checked
   }
 })
+
+function slider (chart) {
+  const bars = [...chart.querySelectorAll('g')], places = bars.map((bar) => (bar.querySelector('rect').getAttribute('x') - 1) / 10)
+  if (!bars.length || chart.nextElementSibling?.type === 'range') return
+  let at = places.at(-1)
+  const range = Object.assign(document.createElement('input'), { type: 'range', max: chart.viewBox.baseVal.width / 10 - 1, ariaLabel: 'Bars of the chart' })
+  range.value = at
+  const said = document.createElement('output')
+  const show = (place) => {  // the next bar on the way there; many minutes have none
+    const found = place >= at ? places.find((each) => each >= place) : places.findLast((each) => each <= place)
+    range.value = at = found ?? places.at(place >= at ? -1 : 0)
+    const bar = bars[places.indexOf(at)]
+    for (const each of bars) each.classList.toggle('on', each === bar)
+    said.textContent = range.ariaValueText = local.format(Number(bar.dataset.at)) + bar.querySelector('title').textContent.split(' UTC')[1]
+  }
+  range.addEventListener('input', () => show(Number(range.value)))
+  chart.addEventListener('click', ({ clientX }) => {
+    const { left, width } = chart.getBoundingClientRect()
+    const place = (clientX - left) / width * (Number(range.max) + 1) - 0.5
+    show(places.reduce((best, each) => Math.abs(each - place) < Math.abs(best - place) ? each : best))
+    range.focus()
+  })
+  chart.after(range, said)
+}
+const sliders = () => document.querySelectorAll('.chart').forEach(slider)
+sliders()
+
+document.addEventListener('keydown', ({ key, target, ctrlKey, altKey, metaKey }) => {
+  const asking = [...document.querySelectorAll('details.ask[open]')].pop()
+  if (key === 'Escape' && asking) { asking.open = false; asking.firstElementChild.focus() }
+  const search = document.querySelector('input[type=search]')
+  const types = target.matches('input:not([type=checkbox], [type=range]), select, textarea')
+  if (key === '/' && search && !(types || ctrlKey || altKey || metaKey)) setTimeout(() => search.focus())
+})
+document.addEventListener('click', ({ target }) => {
+  for (const each of document.querySelectorAll('td details.ask[open]')) if (!each.contains(target)) each.open = false
+  if (target.matches('time')) { exactly = !exactly; age() }
+})
+
+const theme = document.getElementById('theme'), page = document.documentElement
+if (theme) {
+  theme.hidden = false
+  theme.value = page.dataset.theme ?? ''
+  theme.addEventListener('change', () => {
+    document.cookie = `fusiond-theme=${theme.value}; path=/; max-age=31536000; samesite=strict`
+    page.dataset.theme = theme.value
+  })
+}
