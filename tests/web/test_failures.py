@@ -55,8 +55,8 @@ def test_a_group_says_with_which_release_its_jobs_failed(dashboard, desk):
     said = [(each["generation"], each["release"], each["jobs"]) for each in group["releases"]]
     assert said == [(2, "/srv/2", 2), (1, "", 1), (None, "", 1)]
     assert "2 jobs with generation 2, release /srv/2; 1 job with generation 1" in dashboard.get("/failures").text
-    told = desk.fusiond("job", "list").err
-    assert "failed: 2 jobs with generation 2, release /srv/2; 1 job with generation 1" in told
+    told = desk.fusiond("failures", "--wide").out
+    assert "2 jobs with generation 2, release /srv/2; 1 job with generation 1" in told
 
 
 def test_failures_and_jobs_are_found_by_who_answers(dashboard, desk, failures):

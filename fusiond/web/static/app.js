@@ -102,7 +102,7 @@ document.addEventListener('change', (event) => {
 })
 
 function slider (chart) {
-  const bars = [...chart.querySelectorAll('g')], places = bars.map((bar) => (bar.querySelector('rect').getAttribute('x') - 1) / 10)
+  const bars = [...chart.querySelectorAll('g:has(rect)')], places = bars.map((bar) => (bar.querySelector('rect').getAttribute('x') - 1) / 10)
   if (!bars.length || chart.nextElementSibling?.type === 'range') return
   let at = places.at(-1)
   const range = Object.assign(document.createElement('input'), { type: 'range', max: chart.viewBox.baseVal.width / 10 - 1, ariaLabel: 'Bars of the chart' })
