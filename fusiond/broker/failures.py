@@ -53,15 +53,7 @@ class FailureVerbs(VerbGroup):
         def parse(reply: Any) -> tuple[int, list[FailureGroup]]:
             return number(reply[0]), [_group(queue, each) for each in reply[1:]]
 
-        return scripted("failures", self.keys.root(queue), (start, count, ""), parse)
-
-    def failures_of(self, queue: str, key: bytes, *, start: int = 0, count: int = PAGE) -> Call[tuple[int, list[str]]]:
-        """How many jobs the page has, and the ids of those among them that are of a group."""
-
-        def parse(reply: Any) -> tuple[int, list[str]]:
-            return number(reply[0]), [decoded(id_) for id_ in reply[1:]]
-
-        return scripted("failures", self.keys.root(queue), (start, count, key), parse)
+        return scripted("failures", self.keys.root(queue), (start, count), parse)
 
 
 def alike(groups: Iterable[FailureGroup]) -> list[list[FailureGroup]]:

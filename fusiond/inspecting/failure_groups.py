@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from fusiond.broker.call import Call, Plan
 from fusiond.broker.failures import FailureGroup, alike
-from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.owners import Owners, owner_of
@@ -110,38 +109,6 @@ def look_at_failures(
         found.looked_at += jobs
         found.groups += groups
     return found
-
-
-def change_failures(
-    verbs: Verbs, counted: Mapping[str, Counts], digest: str, change: Callable[..., Call[list[int]]], depth: int
-) -> Plan[tuple[str, Counter[int]]]:
-    """
-    Change all jobs of a group: its task, and how often `change` has given each reply; "" if there is no such group.
-
-    `change`: the verb, which is called with a queue and ids.
-    """
-    seen: SeenFailures = yield from look_at_failures(verbs, counted, depth)
-    group = [each for each in seen.groups if each.digest == digest]
-    codes: Counter[int] = Counter()
-    for queue, key in {(each.queue, each.key) for each in group}:
-        # All ids first: jobs that are changed leave the list, which would shift the pages behind them.
-        _, ids = yield from _pages(partial(verbs.failures_of, queue, key), depth)
-        for start in range(0, len(ids), _PAGE):
-            codes.update((yield change(queue, ids[start : start + _PAGE])))
-    return group[0].task if group else "", codes
-
-
-def requeued_in_words(task: str, codes: Counter[int]) -> str:
-    """How a requeue of a group ended."""
-    stayed = codes[0] + codes[LOCKED]
-    rest = f"; {_jobs(stayed)} stayed, as another job holds the lock" if stayed else ""
-    return f"{_jobs(codes[1] + codes[2], 'failed ')} of {task} queued again{rest}"
-
-
-def dropped_in_words(task: str, codes: Counter[int]) -> str:
-    """How the deletion of a group ended."""
-    later = f", {codes[2]:,} of them a minute after their end at the earliest" if codes[2] else ""
-    return f"{_jobs(codes[1] + codes[2], 'failed ')} of {task} dropped{later}"
 
 
 def _jobs(number: int, kind: str = "") -> str:

@@ -10,25 +10,18 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Call
 from fusiond.cli.find.broker import Session
 from fusiond.cli.job import record
 from fusiond.cli.queue import HEADINGS, outcome, queue_row
 from fusiond.cli.status.workers import WORKER_HEADINGS, ask_workers, worker_row
 from fusiond.cli.terminal.text import count, one_line, when
-from fusiond.inspecting.failure_groups import (
-    FailureRow,
-    change_failures,
-    dropped_in_words,
-    look_at_failures,
-    requeued_in_words,
-)
-from fusiond.inspecting.one_job import canceled, requeued
+from fusiond.inspecting.failure_groups import FailureRow, look_at_failures
+from fusiond.inspecting.job_changes import CHANGES, JobChange, change_jobs, done_with, others
+from fusiond.inspecting.one_job import Judgement, canceled, requeued
 from fusiond.inspecting.queues import count_each
-from fusiond.inspecting.search import JobFilter
+from fusiond.inspecting.search import JobFilter, matching
 from fusiond.job import JobStatus
 from fusiond.masking import masked_job
 
@@ -39,9 +32,8 @@ OF_JOBS: Final = ("jobs", "failed jobs")
 #: jobs of a page
 _MOST: Final = 200
 _FAILURE_HEADINGS: Final = ("JOBS", "TASK", "ERROR", "LAST", "FIRST", "QUEUES")
-#: failed jobs of all reads: at each look, and when a group is changed
+#: failed jobs that each look reads
 _LOOK: Final = 2_000
-_CHANGE: Final = 100_000
 
 
 class Contents(NamedTuple):
@@ -122,18 +114,27 @@ class Views:
 
     def requeue_failures(self, digest: str) -> str:
         """Run all jobs of a group of failures again; what became of them."""
-        return requeued_in_words(*self._change(digest, self._session.verbs.requeue))
+        return self._change(digest, CHANGES["requeue"])
 
     def drop_failures(self, digest: str) -> str:
         """Delete all jobs of a group of failures; what became of them."""
-        return dropped_in_words(*self._change(digest, self._session.verbs.discard))
+        return self._change(digest, CHANGES["delete"])
 
-    def _change(self, digest: str, verb: Callable[..., Call[list[int]]]) -> tuple[str, Counter[int]]:
-        """The task of a group, and how often the verb has given each reply for its jobs."""
+    def _change(self, digest: str, act: JobChange) -> str:
         run, verbs = self._session.run, self._session.verbs
-        counted, _ = run(count_each(verbs))
-        task, codes = run(change_failures(verbs, counted, digest, partial(verb, who=self._session.who), _CHANGE))
-        return task or "this task", codes
+        catalogue, queues = run(verbs.catalogue()), self._session.queues()
+        names = run(
+            matching(
+                verbs,
+                queues,
+                [JobStatus.FAILED],
+                JobFilter(group=digest),
+                secret=catalogue.secret(),
+                tags=catalogue.log_tags,
+            )  # fmt: skip
+        )
+        became: Counter[Judgement] = sum(run(change_jobs(verbs, act, names, self._session.who)).values(), Counter())
+        return f"{count(done_with(became), 'failed job')} {act.done}{others(act, became)}"
 
     def group(self, worker: str) -> str:
         """The group of a worker that was seen."""
