@@ -131,7 +131,7 @@ class Views:
                 JobFilter(group=digest),
                 secret=catalogue.secret(),
                 tags=catalogue.log_tags,
-            )  # fmt: skip
+            )
         )
         became: Counter[Judgement] = sum(run(change_jobs(verbs, act, names, self._session.who)).values(), Counter())
         return f"{count(done_with(became), 'failed job')} {act.done}{others(act, became)}"
