@@ -123,16 +123,8 @@ class Views:
     def _change(self, digest: str, act: JobChange) -> str:
         run, verbs = self._session.run, self._session.verbs
         catalogue, queues = run(verbs.catalogue()), self._session.queues()
-        names = run(
-            matching(
-                verbs,
-                queues,
-                [JobStatus.FAILED],
-                JobFilter(group=digest),
-                secret=catalogue.secret(),
-                tags=catalogue.log_tags,
-            )
-        )
+        group, secret = JobFilter(group=digest), catalogue.secret()
+        names = run(matching(verbs, queues, [JobStatus.FAILED], group, secret=secret, tags=catalogue.log_tags))
         became: Counter[Judgement] = sum(run(change_jobs(verbs, act, names, self._session.who)).values(), Counter())
         return f"{count(done_with(became), 'failed job')} {act.done}{others(act, became)}"
 
