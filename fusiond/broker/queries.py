@@ -75,8 +75,9 @@ class QueryVerbs(VerbGroup):
         return scripted("jobs", self.keys.root(queue), (status, start, count), parse)
 
     def newest(
-        self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = ""
-    ) -> Call[JobPage]:
+        self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = "",
+        wanted: int = _IDS,
+    ) -> Call[JobPage]:  # fmt: skip
         """
         A page of the jobs of one status, the newest first.
 
@@ -87,6 +88,7 @@ class QueryVerbs(VerbGroup):
             count: jobs of the page.
             task: jobs of other tasks are left out, as far as Redis can tell.
             text: jobs that hold it nowhere, in whatever case, are left out, too.
+            wanted: of these, how many at most.
         """
 
         def parse(reply: Any) -> JobPage:
@@ -97,7 +99,7 @@ class QueryVerbs(VerbGroup):
 
         words: list[Word] = [status, start, count]
         if task or text:
-            words += [task, text.lower().encode()]
+            words += [task, text.lower().encode(), wanted]
         return scripted("newest", self.keys.root(queue), words, parse)
 
     def place(self, queue: str, id: str) -> Call[int | None]:

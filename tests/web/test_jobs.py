@@ -51,6 +51,32 @@ def test_jobs_are_found_by_each_filter(dashboard, desk, jobs):
         assert dashboard.get(f"/jobs?{query}").status == status
 
 
+@pytest.mark.parametrize("query", ["queue=reports", "text=passWORD", "text=monthly", "task=report&state=queued"])
+def test_a_walk_reaches_each_job_once(dashboard, desk, jobs, query):
+    """From cursor to cursor, whether Redis filters or not; a job that comes meanwhile changes nothing."""
+    found, cursor, answers = [], "first", 0
+    while cursor:
+        answer = dashboard.get(f"/api/v1/jobs?{query}&limit=2&cursor={cursor}").json
+        assert len(answer["jobs"]) <= 2
+        found, cursor, answers = found + [job["name"] for job in answer["jobs"]], answer["cursor"], answers + 1
+        assert bool(cursor) != answer["complete"]
+    assert sorted(found) == [f"reports/monthly.{n}" for n in range(9)]
+    assert answers >= 5
+    everything = dashboard.get("/api/v1/jobs?limit=3&cursor=first").json
+    rest = dashboard.get(f"/api/v1/jobs?limit=500&cursor={everything['cursor']}").json
+    assert (len(everything["jobs"]), len(rest["jobs"]), rest["looked_at"], rest["cursor"]) == (3, 8, 11, "")
+    page = dashboard.get(f"/jobs?{query}&limit=2&cursor=first").text
+    assert 'id="further"' in page
+    for wrong in ("x", "W10=", "bnVsbA=="):
+        assert dashboard.get(f"/api/v1/jobs?cursor={wrong}").status == 400
+
+
+def test_a_search_finds_what_large_arguments_hold(dashboard, desk):
+    """They have a key of their own."""
+    desk.run(desk.verbs.enqueue("reports", [NewJob("large", "report", b'[["%s needle"],{}]' % (b"x" * 40_000))]))
+    assert names(dashboard.get("/api/v1/jobs?text=NEEDLE")) == ["reports/large"]
+
+
 def test_a_page_shows_what_jobs_wrote_as_text(dashboard, desk):
     """Markup in arguments, names and errors is never markup of the page."""
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>"

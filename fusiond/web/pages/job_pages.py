@@ -23,7 +23,7 @@ from fusiond.web.endpoint import BY_ACTION, Done, NotThere, WebCall, acts, reads
 from fusiond.web.filters import plural, span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
-from fusiond.web.pages.job_search import DEPTH, FILTERS, search
+from fusiond.web.pages.job_search import CURSOR, DEPTH, FILTERS, search
 from fusiond.web.pages.queue_pages import NAME
 
 ONE = "/jobs/{queue}/{id}"
@@ -67,6 +67,8 @@ class Jobs:
     looked_at: int
     among: int
     complete: bool
+    #: where the next answer goes on; empty: there is none, or this was no walk
+    cursor: str
     #: the names of queues and tasks, for the filter
     queues: list[str]
     tasks: list[str]
@@ -126,8 +128,8 @@ async def _list(call: WebCall) -> Jobs:
     found = await search(backend, call.said, most=call["limit"], depth=call["depth"])
     tasks = sorted(name for name, task in (await backend.catalogue()).tasks.items() if backend.has(task["queue"]))
     rows = [_row(job) for job in found.jobs]
-    complete = found.looked_at >= found.among and not found.unreadable
-    return Jobs(rows, found.looked_at, found.among, complete, await backend.queues(), tasks)
+    complete = found.looked_at >= found.among and not found.unreadable and not found.cursor
+    return Jobs(rows, found.looked_at, found.among, complete, found.cursor, await backend.queues(), tasks)
 
 
 def _row(record: JobRecord) -> JobRow:
@@ -371,12 +373,15 @@ _PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", require
 _ACTION = Input("action", "what is done", "body", words=("requeue", "cancel", "delete"), required=True)
 _MOST = Input("limit", "jobs that are changed at most", "body", "number", default=_BULK, least=1, most=_BULK)
 
+_SEARCH = (*FILTERS, DEPTH, _LIMIT, CURSOR)
 _BULK_INPUTS = (*(dataclasses.replace(each, place="body") for each in (*FILTERS, DEPTH)), _MOST, _ACTION)
 _TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{1,255}", longest=255, required=True),)
 _suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (
-    reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT)),
+    reads(
+        "/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, DEPTH, _LIMIT, CURSOR)
+    ),
     acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
     acts(BY_ACTION, "/jobs/bulk", _bulk, "Requeue, cancel or delete the jobs that fit a filter", _BULK_INPUTS),
     reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
