@@ -15,6 +15,7 @@ import base64
 import json
 import re
 import time
+import zlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,6 +32,8 @@ from fusiond.masking import Secret, masked_job
 _PAGE, _LARGE_PAGE, _ROUND = 100, 500, 2000
 #: jobs that one script searches for a task or a text, 2 ms of Redis' time, and of a walk those that it replies
 _SEARCHED, _FITTING = 150, 50
+#: characters of a cursor, which has to fit into an address: enough for some hundred queues
+_LONGEST: Final = 6000
 _WORD: Final = re.compile("[A-Za-z0-9]+")
 _ENDED: Final = (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
@@ -205,7 +208,8 @@ def walk(
         if time.monotonic() > until:
             break
     left = [(look.queue, str(look.status), look.start) for look in looks]
-    following = base64.urlsafe_b64encode(json.dumps([looked_at, among, left]).encode()).decode() if left else ""
+    raw = base64.urlsafe_b64encode(zlib.compress(json.dumps([looked_at, among, left]).encode()))
+    following = raw.decode() if left and len(raw) < _LONGEST else ""
     found.sort(key=last_moment, reverse=True)
     return FoundJobs(found, min(looked_at, among) if left else among, among, bool(left), [], following)
 
@@ -213,12 +217,12 @@ def walk(
 def _resumed(cursor: str, queues: Container[str]) -> tuple[int, int, list[_Look]]:
     """Of the queues that the caller may see. Raises ValueError."""
     try:
-        looked_at, among, left = json.loads(base64.urlsafe_b64decode(cursor))
+        looked_at, among, left = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor)))
         looks = [
             _Look(queue, JobStatus(status), 0, 0, start and f"{float(start):.0f}") for queue, status, start in left
         ]
         return int(looked_at), int(among), [look for look in looks if look.queue in queues]
-    except (ValueError, TypeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError, zlib.error):
         raise ValueError("the cursor is not of an earlier answer; leave it out to begin again") from None
 
 

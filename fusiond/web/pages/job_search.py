@@ -29,7 +29,7 @@ FILTERS: Final = (
 CURSOR: Final = Input(
     "cursor",
     "of the answer before, to go on behind it; or `first`, to walk over all jobs that fit, queue by queue",
-    longest=60_000,
+    longest=6_000,
 )
 DEPTH: Final = Input("depth", "jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 
