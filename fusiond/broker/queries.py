@@ -76,7 +76,7 @@ class QueryVerbs(VerbGroup):
 
     def newest(
         self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = "",
-        soonest: bool = False,
+        wanted: int = _IDS, soonest: bool = False,
     ) -> Call[JobPage]:  # fmt: skip
         """
         A page of the jobs of one status, the newest first.
@@ -88,6 +88,7 @@ class QueryVerbs(VerbGroup):
             count: jobs of the page.
             task: jobs of other tasks are left out, as far as Redis can tell.
             text: jobs that hold it nowhere, in whatever case, are left out, too.
+            wanted: of these, how many at most.
             soonest: of scheduled jobs, those that are due next come first.
         """
 
@@ -99,7 +100,7 @@ class QueryVerbs(VerbGroup):
 
         words: list[Word] = [status, start, count]
         if task or text or soonest:
-            words += [task, text.lower().encode(), int(soonest)]
+            words += [task, text.lower().encode(), wanted, int(soonest)]
         return scripted("newest", self.keys.root(queue), words, parse)
 
     def place(self, queue: str, id: str) -> Call[int | None]:

@@ -11,9 +11,12 @@ Redis has no index of what is searched for here, so a search costs time with eac
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +31,10 @@ from fusiond.masking import Secret, masked_job
 
 #: jobs of one page, at least and at most, and of all pages of a round trip
 _PAGE, _LARGE_PAGE, _ROUND = 100, 500, 2000
+#: jobs that one script searches for a task or a text, 2 ms of Redis' time, and of a walk those that it replies
+_SEARCHED, _FITTING = 150, 50
+#: characters of a cursor, which has to fit into an address: enough for some hundred queues
+_LONGEST: Final = 6000
 _WORD: Final = re.compile("[A-Za-z0-9]+")
 _ENDED: Final = (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
@@ -98,6 +105,8 @@ class FoundJobs:
     more: bool
     #: of queues that cannot be read
     unreadable: list[BrokerError]
+    #: where a walk goes on; empty: it has ended, or this is none
+    cursor: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +150,30 @@ def search(
         soonest: the jobs that are due next, instead of the newest; of scheduled jobs alone.
     """
     until = time.monotonic() + seconds
+    looks, unreadable = yield from _looks(verbs, queues, statuses, most, depth)
+    yield from _look_at_all_if_unordered(verbs, looks)
+    going, left = looks, depth
+    while going:
+        size = max(_PAGE, min(_LARGE_PAGE, _ROUND // len(going)))
+        size = min(most if wanted.is_plain else _SEARCHED, size, max(1, left // len(going)))
+        unreadable += yield from _look_further(verbs, going, wanted, size, secret=secret, tags=tags, soonest=soonest)
+        left = depth - sum(look.looked_at for look in looks)
+        going = [look for look in going if look.lacks_jobs] if left > 0 and time.monotonic() < until else []
+    jobs = {job.name: job for look in looks for job in look.jobs}
+    among = sum(look.number for look in looks)
+    return FoundJobs(
+        _sorted(jobs.values(), soonest=soonest)[:most],
+        among if wanted.is_plain else depth - left,
+        among,
+        any(look.lacks_jobs for look in looks),
+        unreadable,
+    )
+
+
+def _looks(
+    verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], most: int, depth: int
+) -> Plan[tuple[list[_Look], list[BrokerError]]]:
+    """Those at pairs that hold jobs, and why queues cannot be read."""
     counted, unreadable = yield from read_each({queue: verbs.counts(queue) for queue in queues})
     looks = [
         _Look(queue, JobStatus(status), number, most)
@@ -149,24 +182,62 @@ def search(
         # of a queue that cannot be counted, some statuses may be readable
         if (number := int(getattr(counted[queue], status)) if queue in counted else depth)
     ]
-    yield from _look_at_all_if_unordered(verbs, looks)
-    going, left = looks, depth
-    while going:
-        size = max(_PAGE, min(_LARGE_PAGE, _ROUND // len(going)))
-        size = min(most if wanted.is_plain else size, size, max(1, left // len(going)))
-        unreadable += yield from _look_further(verbs, going, wanted, size, secret=secret, tags=tags, soonest=soonest)
-        left = depth - sum(look.looked_at for look in looks)
-        going = [look for look in going if look.lacks_jobs] if left > 0 and time.monotonic() < until else []
-    jobs = {job.name: job for look in looks for job in look.jobs}
-    among = sum(look.number for look in looks)
-    by = (lambda job: job.due_at or 0) if soonest else last_moment
+    return looks, unreadable
+
+
+def walk(
+    verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
+    cursor: str, most: int, seconds: float, secret: Secret, tags: Mapping[str, str], soonest: bool = False,
+) -> Plan[FoundJobs]:  # fmt: skip
+    """
+    The next jobs that fit, from where an earlier walk has ended to the last one of all; the newest of each page first.
+
+    A page of each queue and status has its turn. Each is one short script, so that Redis serves others in between.
+
+    `cursor` is that of the answer before, or empty; it goes on for so many seconds, and for a page in any case; the
+    others are as of `search`. Raises BrokerError; ValueError for what is no cursor.
+    """
+    until = time.monotonic() + seconds
+    found: list[JobRecord] = []
+    if cursor:
+        looked_at, among, looks = _resumed(cursor, {*queues})
+    else:
+        looks, _ = yield from _looks(verbs, queues, statuses, most, 0)
+        looked_at, among = 0, sum(look.number for look in looks)
+    while looks and len(found) < most:
+        look = looks.pop(0)
+        room = min(most - len(found), _FITTING)
+        count = room if wanted.is_plain else _SEARCHED
+        page: JobPage = yield verbs.newest(
+            look.queue, look.status, start=look.start, count=count, wanted=room, soonest=soonest, **wanted.for_redis
+        )
+        found += [job for each in page.jobs if wanted.fits(job := masked_job(each, secret), tags)]
+        looked_at, look.start = looked_at + page.looked_at, page.following
+        looks += [look] if page.following else []
+        if time.monotonic() > until:
+            break
+    left = [(look.queue, str(look.status), look.start) for look in looks]
+    raw = base64.urlsafe_b64encode(zlib.compress(json.dumps([looked_at, among, left]).encode()))
+    following = raw.decode() if left and len(raw) < _LONGEST else ""
     return FoundJobs(
-        sorted(jobs.values(), key=by, reverse=not soonest)[:most],
-        among if wanted.is_plain else depth - left,
-        among,
-        any(look.lacks_jobs for look in looks),
-        unreadable,
+        _sorted(found, soonest=soonest), min(looked_at, among) if left else among, among, bool(left), [], following
     )
+
+
+def _sorted(jobs: Iterable[JobRecord], *, soonest: bool) -> list[JobRecord]:
+    return sorted(jobs, key=lambda job: job.due_at or 0) if soonest else sorted(jobs, key=last_moment, reverse=True)
+
+
+def _resumed(cursor: str, queues: Container[str]) -> tuple[int, int, list[_Look]]:
+    """Of the queues that the caller may see. Raises ValueError."""
+    try:
+        looked_at, among, left = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor)))
+        looks = [
+            _Look(queue, JobStatus(status), 0, 0, start and f"{float(start):.0f}") for queue, status, start in left
+        ]
+        return int(looked_at), int(among), [look for look in looks if look.queue in queues]
+    except (ValueError, TypeError, OverflowError, RecursionError, zlib.error):
+        raise ValueError("the cursor is not of an earlier answer; leave it out to begin again") from None
 
 
 def _look_at_all_if_unordered(verbs: Verbs, looks: Sequence[_Look]) -> Plan[None]:
@@ -193,7 +264,12 @@ def _look_further(
         look: verbs.newest(look.queue, look.status, start=look.start, count=number, soonest=soonest, **wanted.for_redis)
         for look, number in size_of.items()
     }
-    pages, errors = yield from read_each(calls)
+    # one call at a time if each takes Redis long, so that it serves others in between
+    pages: dict[_Look, JobPage] = {}
+    errors: list[BrokerError] = []
+    for some in [calls] if wanted.is_plain else [{look: call} for look, call in calls.items()]:
+        read, failed = yield from read_each(some)
+        pages, errors = pages | read, errors + failed
     for look in looks:
         page = pages.get(look, JobPage([], "", 0))
         shown = (masked_job(job, secret) for job in page.jobs)
@@ -221,7 +297,7 @@ def matching(
                 continue
             start, is_first = "", True
             while start or is_first:
-                page: JobPage = yield verbs.newest(queue, status, start=start, count=_LARGE_PAGE, **wanted.for_redis)
+                page: JobPage = yield verbs.newest(queue, status, start=start, count=_SEARCHED, **wanted.for_redis)
                 shown = (masked_job(job, secret) for job in page.jobs)
                 found.update(dict.fromkeys((queue, job.id) for job in shown if wanted.fits(job, tags)))
                 start, is_first, number = page.following, False, number + page.looked_at

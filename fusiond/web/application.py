@@ -144,7 +144,12 @@ async def _openapi(_: Request) -> Response:
 async def _not_served(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentence = {404: f"there is nothing at {request.url.path[:200]}", 405: f"{request.method} is not done here"}
-    return responses.failure(request, status, sentence.get(status, "the request cannot be served"))
+    found = responses.failure(request, status, sentence.get(status, "the request cannot be served"))
+    if status == 405:
+        there = [route for route in request.app.routes if isinstance(route, Route)]
+        served = [route.methods or () for route in there if route.path_regex.match(request.url.path)]
+        found.headers["Allow"] = ", ".join(sorted({method for methods in served for method in methods}))
+    return found
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -13,19 +13,26 @@ from fusiond.web.endpoint import API, Endpoint
 from fusiond.web.inputs import Input
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-_ERROR = {
-    "description": "What was wrong, in one sentence",
-    "content": {
-        "application/json": {
-            "schema": {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-        }
-    },
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+#: of the error: what each status says of any endpoint, of those that name something, and of those that act
+_ALWAYS = {
+    400: "the request is malformed",
+    401: "no token, or a wrong one",
+    403: "the user has not this right",
+    405: "another method; `Allow` names those that are served",
+    414: "the address is too long",
+    421: "another name of the server than it expects",
+    429: "too many requests at once, or the queue is full",
+    500: "a mistake of the server, of which its log has more",
+    503: "Redis or the daemon cannot be reached",
 }
+_NAMED = {404: "what the request names does not exist"}
+_ACTS = {408: "the body took too long", 409: "the state of things does not allow it", 413: "the body is too large"}
 
 
 def document(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     """OpenAPI 3.1."""
-    schemas: dict[str, Any] = {}
+    schemas: dict[str, Any] = {"Error": _ERROR}
     paths: dict[str, dict[str, Any]] = {}
     for each in endpoints:
         path = API + each.api_path
@@ -55,14 +62,19 @@ def _operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
                 "description": "Done" if endpoint.method == "POST" else "As it is now",
                 "content": {"application/json": {"schema": schema_of(endpoint.returns, schemas)}},
             },
-            "default": _ERROR,
+            **_errors(endpoint),
         },
     }
-    if endpoint.method == "POST":
-        found["responses"]["409"] = _ERROR | {"description": "The state of things does not allow it"}
     if body:
         found["requestBody"] = {"content": {"application/json": {"schema": _body(body)}}}
     return found
+
+
+def _errors(endpoint: Endpoint) -> dict[str, Any]:
+    names_something = any(each.place == "path" or each.name == "queue" for each in endpoint.inputs)
+    statuses = _ALWAYS | (_NAMED if names_something else {}) | (_ACTS if endpoint.method == "POST" else {})
+    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {str(status): {"description": statuses[status], "content": schema} for status in sorted(statuses)}
 
 
 def _operation_id(endpoint: Endpoint) -> str:

@@ -1,5 +1,6 @@
 """The API's document, and what the server answers."""
 
+import functools
 import re
 
 from jsonschema import Draft202012Validator
@@ -51,5 +52,10 @@ def test_each_answer_is_what_the_document_says(dashboard, desk):
         document,
         done["200"]["content"]["application/json"]["schema"],
     )
+    ask = functools.partial(dashboard.ask, Authorization=f"Bearer {dashboard.token}", Origin=f"http://{dashboard.host}")
+    for path in (f"{API}/queues", f"{API}/jobs/reports/none", "/cron/none/run"):
+        wrong = ask("DELETE", path)
+        assert (wrong.status, wrong.headers["Allow"]) == (405, "POST" if "run" in path else "GET, HEAD")
+    assert ask("DELETE", f"{API}/jobs").headers["Allow"] == "GET, HEAD, POST"
     refused = dashboard.post(f"{API}/jobs/reports/none/cancel")
-    valid(refused.json, document, done["default"]["content"]["application/json"]["schema"])
+    valid(refused.json, document, done["404"]["content"]["application/json"]["schema"])

@@ -25,7 +25,7 @@ from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.filters import span
 from fusiond.web.inputs import BadInput, Input
 from fusiond.web.pages.audit_pages import EventRow, events_of, of_job
-from fusiond.web.pages.job_search import DEPTH, FILTERS, ORDER, filter_of, search
+from fusiond.web.pages.job_search import CURSOR, DEPTH, FILTERS, ORDER, filter_of, search
 from fusiond.web.pages.many_jobs import ACTIONS
 from fusiond.web.pages.queue_pages import NAME
 
@@ -71,6 +71,8 @@ class Jobs:
     fitting: int | None
     #: what the user may do with jobs of these states
     actions: list[str]
+    #: where the next answer goes on; empty: there is none, or this was no walk
+    cursor: str
     #: the names of queues and tasks, for the filter
     queues: list[str]
     tasks: list[str]
@@ -137,10 +139,11 @@ async def _list(call: WebCall) -> Jobs:
     tasks = sorted(name for name, task in catalogue.tasks.items() if backend.has(task["queue"]))
     owners = sorted({each.owner for each in catalogue.owners.values() if each.owner})
     rows = [_row(job) for job in found.jobs]
-    complete = found.looked_at >= found.among and not found.unreadable
+    complete = found.looked_at >= found.among and not found.unreadable and not found.cursor
     fitting = found.among if filter_of(call.said, catalogue).is_plain else None if found.more else len(found.jobs)
     actions = [name for name in ACTIONS if CHANGES[name].meant(call["state"]) and call.user.may(name)]
-    return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, await backend.queues(), tasks, owners)
+    queues = await backend.queues()
+    return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, found.cursor, queues, tasks, owners)
 
 
 def _row(record: JobRecord) -> JobRow:
@@ -356,13 +359,12 @@ _ENQUEUE = (
     Input("like", "a job of the task, whose values are meant where an argument is •••", "body", longest=400),
 )
 _PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", required=True)
+_SEARCH = (*FILTERS, ORDER, DEPTH, _LIMIT, CURSOR)
 _TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{1,255}", longest=255, required=True),)
 _suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (
-    reads(
-        "/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", (*FILTERS, ORDER, DEPTH, _LIMIT)
-    ),
+    reads("/jobs", _list, "Jobs that fit a filter, the newest first", Jobs, "jobs.html", _SEARCH),
     acts("enqueue", "/jobs", _enqueue, "Enqueue a job", _ENQUEUE),
     reads(ONE, _show, "All that is known of a job", JobStory, "job.html", JOB),
     acts("requeue", f"{ONE}/requeue", _requeue, "Run a failed or canceled job again", JOB),

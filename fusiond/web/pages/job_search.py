@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any, Final
 
 from fusiond.broker.hosts.host_records import Catalogue
-from fusiond.inspecting.search import FoundJobs, JobFilter
+from fusiond.inspecting.search import FoundJobs, JobFilter, walk
 from fusiond.inspecting.search import search as searched
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import NotThere
-from fusiond.web.inputs import Input
+from fusiond.web.inputs import BadInput, Input
 
 #: seconds that a search goes on, and one that was asked to go further
 _QUICK: Final = 0.15
@@ -33,6 +33,11 @@ FILTERS: Final = (
 ORDER: Final = Input(
     "order", "scheduled jobs alone: those that are due next first, or the newest", words=("next", "newest")
 )
+CURSOR: Final = Input(
+    "cursor",
+    "of the answer before, to go on behind it; or `first`, to walk over all jobs that fit, queue by queue",
+    longest=6_000,
+)
 DEPTH: Final = Input("depth", "jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 
 
@@ -41,22 +46,28 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
     The newest jobs that fit what a call says, at most `most`. Raises BrokerError, NotThere.
 
     Of scheduled jobs alone it is those that are due next, unless the call wants the newest. It takes little time,
-    unless the caller asks for a depth above the default.
+    unless the caller asks for a depth above the default. With a cursor or a text it is a walk, which goes on behind the
+    cursor of the last answer.
     """
-    catalogue = await backend.catalogue()
-    plan = searched(
+    catalogue, cursor = await backend.catalogue(), said["cursor"] or ""
+    is_walk = bool(cursor or (said["text"] and depth == DEPTH.default))
+    plan = partial(
+        walk if is_walk else searched,
         backend.verbs,
         await queues_of(backend, said),
         said["state"] or STATES,
         filter_of(said, catalogue),
         most=most,
-        depth=depth,
-        seconds=_LONG if depth > DEPTH.default else _QUICK,
         secret=await backend.secret(),
         tags=catalogue.log_tags,
         soonest=said["state"] == ["scheduled"] and said["order"] != "newest",
     )
-    return await backend.run(plan)
+    if not is_walk:
+        return await backend.run(plan(depth=depth, seconds=_LONG if depth > DEPTH.default else _QUICK))
+    try:
+        return await backend.run(plan(cursor="" if cursor == "first" else cursor, seconds=_QUICK))
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 async def queues_of(backend: Backend, said: Any) -> list[str]:

@@ -44,6 +44,25 @@ for (const part of document.querySelectorAll('[data-load]')) {
   }, () => { location.href = part.dataset.load }).finally(() => { part.removeAttribute('data-load') })
 }
 
+// A search for a text goes on to its end, and shows what it finds, the newest first; a reader who has enough leaves.
+const foundAt = (row) => row.querySelector('time')?.dateTime ?? ''
+async function search () {
+  const rows = document.querySelector('#jobs tbody')
+  for (let link; rows && rows.rows.length < 500 && (link = document.getElementById('further'));) {
+    const answer = await fetch(link.href, { headers: { Accept: 'text/html' }, redirect: 'error' })
+    if (!answer.ok) return
+    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html')
+    for (const row of fresh.querySelectorAll('#jobs tbody tr')) {
+      if (rows.querySelector(`a[href="${CSS.escape(row.querySelector('a').getAttribute('href'))}"]`)) continue
+      rows.insertBefore(row, [...rows.rows].find((other) => foundAt(other) < foundAt(row)) ?? null)
+    }
+    const said = fresh.querySelector('#jobs p')
+    said.firstChild.textContent = said.firstChild.textContent.replace(/^\s*(\d+ jobs?, the newest first|Not found yet|No job fits)/, `${rows.rows.length} found, the newest first`)
+    document.querySelector('#jobs p').replaceWith(said)
+  }
+}
+search()
+
 if (document.querySelector('[data-live]')) {
   const OLD = 'out of date; reload the page'
   let stream, busy = false, again = false
