@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from fusiond.broker.call import Call, decoded, number, scripted
 from fusiond.broker.keys import VerbGroup
 
-#: failed jobs that are read, or changed, at once
+#: failed jobs that are read at once
 PAGE: Final = 250
 #: bytes of an error, and of its message, that are compared
 _COMPARED, _MESSAGE = 1000, 120
@@ -51,15 +51,7 @@ class FailureVerbs(VerbGroup):
         def parse(reply: Any) -> tuple[int, list[FailureGroup]]:
             return number(reply[0]), [_group(queue, each) for each in reply[1:]]
 
-        return scripted("failures", self.keys.root(queue), (start, count, ""), parse)
-
-    def failures_of(self, queue: str, key: bytes, *, start: int = 0, count: int = PAGE) -> Call[tuple[int, list[str]]]:
-        """How many jobs the page has, and the ids of those among them that are of a group."""
-
-        def parse(reply: Any) -> tuple[int, list[str]]:
-            return number(reply[0]), [decoded(id_) for id_ in reply[1:]]
-
-        return scripted("failures", self.keys.root(queue), (start, count, key), parse)
+        return scripted("failures", self.keys.root(queue), (start, count), parse)
 
 
 def alike(groups: Iterable[FailureGroup]) -> list[list[FailureGroup]]:

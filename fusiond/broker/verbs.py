@@ -4,7 +4,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     jobs.py                   enqueue · claim · rescue · renew · settle
     queries.py                job · jobs · place · ids · newest · broken · status · outcome · parents · counts · queues
     counters.py               counters · hours · rates
-    failures.py               failures · failures_of
+    failures.py               failures
     maintenance/operator.py   cancel · requeue · requeue_all · discard · suspend · suspend_all · configure
                               declare · sweep · scan · inspect · locks · lock_holder · unlock
                               inspect_locks

@@ -1,5 +1,5 @@
 """
-Failed jobs, grouped by task and error over all queues; what is done to all jobs of a group.
+Failed jobs, grouped by task and error over all queues.
 
 A look reads the failed jobs that are kept longest, page after page, as Redis has no index of errors.
 """
@@ -7,19 +7,16 @@ A look reads the failed jobs that are kept longest, page after page, as Redis ha
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from fusiond.broker.call import Call, Plan
+from fusiond.broker.call import Plan
 from fusiond.broker.failures import FailureGroup, alike
-from fusiond.broker.maintenance.operator import LOCKED
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 
-#: jobs of one read, and of one change
+#: jobs of one read
 _PAGE: Final = 250
 
 
@@ -74,60 +71,13 @@ def look_at_failures(
     until = time.monotonic() + seconds
     for number, (name, there) in enumerate(sorted(failed.items(), key=lambda pair: pair[1])):
         share = min(there, max(1, (depth - found.looked_at) // (len(failed) - number)))
-        jobs, groups = yield from _pages(partial(verbs.failures, name), share, until)
-        found.looked_at += jobs
-        found.groups += groups
+        for start in range(0, share, _PAGE):
+            jobs, groups = yield verbs.failures(name, start=start, count=min(_PAGE, share - start))
+            found.looked_at += jobs
+            found.groups += groups
+            if jobs < _PAGE or time.monotonic() > until:
+                break
     return found
-
-
-def change_failures(
-    verbs: Verbs, counted: Mapping[str, Counts], digest: str, change: Callable[..., Call[list[int]]], depth: int
-) -> Plan[tuple[str, Counter[int]]]:
-    """
-    Change all jobs of a group: its task, and how often `change` has given each reply; "" if there is no such group.
-
-    `change`: the verb, which is called with a queue and ids.
-    """
-    seen: SeenFailures = yield from look_at_failures(verbs, counted, depth)
-    group = [each for each in seen.groups if each.digest == digest]
-    codes: Counter[int] = Counter()
-    for queue, key in {(each.queue, each.key) for each in group}:
-        # All ids first: jobs that are changed leave the list, which would shift the pages behind them.
-        _, ids = yield from _pages(partial(verbs.failures_of, queue, key), depth)
-        for start in range(0, len(ids), _PAGE):
-            codes.update((yield change(queue, ids[start : start + _PAGE])))
-    return group[0].task if group else "", codes
-
-
-def requeued_in_words(task: str, codes: Counter[int]) -> str:
-    """How a requeue of a group ended."""
-    stayed = codes[0] + codes[LOCKED]
-    rest = f"; {_jobs(stayed)} stayed, as another job holds the lock" if stayed else ""
-    return f"{_jobs(codes[1] + codes[2], 'failed ')} of {task} queued again{rest}"
-
-
-def dropped_in_words(task: str, codes: Counter[int]) -> str:
-    """How the deletion of a group ended."""
-    later = f", {codes[2]:,} of them a minute after their end at the earliest" if codes[2] else ""
-    return f"{_jobs(codes[1] + codes[2], 'failed ')} of {task} dropped{later}"
-
-
-def _jobs(number: int, kind: str = "") -> str:
-    return f"{number:,} {kind}{'job' if number == 1 else 'jobs'}"
-
-
-def _pages(
-    call: Callable[..., Call[tuple[int, list[Any]]]], most: int, until: float = float("inf")
-) -> Plan[tuple[int, list[Any]]]:
-    """How many failed jobs of a queue were looked at, and the replies."""
-    looked, found = 0, []
-    for start in range(0, most, _PAGE):
-        jobs, page = yield call(start=start, count=min(_PAGE, most - start))
-        looked += jobs
-        found += page
-        if jobs < _PAGE or time.monotonic() > until:
-            break
-    return looked, found
 
 
 def _row(groups: list[FailureGroup]) -> FailureRow:

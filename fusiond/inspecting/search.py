@@ -187,7 +187,9 @@ def _look_further(
     """A page of each; returns why others cannot be read, which are looked at no more."""
     size_of = {look: min(size, look.number - look.looked_at) for look in looks}
     calls = {
-        look: verbs.newest(look.queue, look.status, start=look.start, count=number, soonest=soonest, **wanted.for_redis)
+        look: verbs.newest(
+            look.queue, look.status, start=look.start, count=number, by_score=soonest, **wanted.for_redis
+        )
         for look, number in size_of.items()
     }
     pages, errors = yield from read_each(calls)
@@ -218,9 +220,21 @@ def matching(
                 continue
             start, is_first = "", True
             while start or is_first:
-                page: JobPage = yield verbs.newest(queue, status, start=start, count=_LARGE_PAGE, **wanted.for_redis)
-                shown = (masked_job(job, secret) for job in page.jobs)
-                found.update(dict.fromkeys((queue, job.id) for job in shown if wanted.fits(job, tags)))
-                start, is_first, number = page.following, False, number + page.looked_at
+                jobs, start, looked = yield from fitting(
+                    verbs, queue, status, wanted, secret=secret, tags=tags, start=start
+                )
+                found.update(dict.fromkeys((queue, job.id) for job in jobs))
+                is_first, number = False, number + looked
                 looked_at(number)
     return [*found]
+
+
+def fitting(
+    verbs: Verbs, queue: str, status: JobStatus, wanted: JobFilter, *,
+    secret: Secret, tags: Mapping[str, str], start: str,
+) -> Plan[tuple[list[JobRecord], str, int]]:  # fmt: skip
+    """A page of the jobs that fit, masked; where the next page begins, empty at the end; how many were looked at."""
+    page = yield verbs.newest(queue, status, start=start, count=_LARGE_PAGE, by_score=True, **wanted.for_redis)
+    shown = (masked_job(job, secret) for job in page.jobs)
+    following = page.following if page.following != start else ""  # the id of the last job is no text
+    return [job for job in shown if wanted.fits(job, tags)], following, page.looked_at

@@ -100,7 +100,6 @@ def verbs(b, job):
     yield "deliver", b.deliver("q")
     yield "failures", b.failures("q")
     yield "samples", b.samples("q", JobStatus.FAILED, 1)[0]
-    yield "failures_of", b.failures_of("q", b"key")
     yield "requeue", b.requeue("q", ["a", "b", "c"])
     yield "prioritize", b.prioritize("q", ["a", "child"], 7)
     yield "requeue_all", b.requeue_all("q")

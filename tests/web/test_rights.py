@@ -31,7 +31,7 @@ ROLES = {
 }
 HEADERS = {"user_header": "X-Forwarded-User", "group_header": "X-Forwarded-Groups"}
 EXAMPLES = {"queue": "reports", "id": "a", "run": "a", "flow": "etl", "group": "0" * 16, "body": "0" * 12}
-EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
+EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send", "form": "csv"}
 
 #: inputs without which a request is refused with 400
 NEEDED = {"/jobs": {"task": "send"}, "/jobs/bulk": {"action": "requeue"}, "/jobs/selection": {"action": "requeue"}}

@@ -1,11 +1,11 @@
 -- include: now queue score text job
 --
--- failures(queue, start, count, wanted): a page of the failed jobs, grouped by task and error.
+-- failures(queue, start, count): a page of the failed jobs, grouped by task and error.
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 start, from 0 · 2 count · 3 key of a group: the reply has its ids; empty: the reply has the groups
+-- ARGV  1 start, from 0 · 2 count
 -- reply {number of jobs in the page, {key, task, number, first end in ms, last end in ms, id of the last, start of its
---        error}, …} or {number of jobs in the page, id, …}
+--        error}, …}
 --
 -- A group has the jobs of one task whose errors have the same code, type and message, up to the first quote or escape;
 -- numbers in it do not matter. A job that was not retried since it would have expired is in the group of its exception.
@@ -13,7 +13,7 @@
 -- touches failed job
 
 local MESSAGE, ERROR = 120, 1000  -- bytes that are compared, and bytes in the reply
-local start, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local start, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local page = redis.call('ZREVRANGE', ROOT .. ':failed', start, start + most - 1, 'WITHSCORES')
 local replies, groups = { #page / 2 }, {}
 
@@ -44,8 +44,7 @@ for first = 1, #page, 2 * PAGE do
   for i, text in ipairs(texts_of(page, first, last)) do
     local h = type(text) == 'string' and decode(text)
     if h then
-      local id, key = page[first + 2 * (i - 1)], key_of(h)
-      if wanted == '' then add(id, h, key) elseif key == wanted then replies[#replies + 1] = id end
+      add(page[first + 2 * (i - 1)], h, key_of(h))
     end
   end
 end

@@ -1,11 +1,11 @@
 -- include: now queue batches score text job
 --
--- newest(queue, status, from, count, task, text, is_reversed): a page of the jobs of one status, the newest first.
+-- newest(queue, status, from, count, task, text, by_score): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
 --       4 a task, optional · 5 a text in lower case, optional: the page has only jobs with these
---       6 optional, 1: of jobs that are sorted by their scores, those with the lowest ones come first
+--       6 optional, 1: the lowest scores come first, and a page begins behind a job, so that none that stays is missed
 -- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
 -- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are
@@ -69,8 +69,21 @@ local function arrivals()
   return found
 end
 
+-- rank_behind(score, id): the rank behind a job, or of the first with its score if it has left, or has another one
+local function rank_behind(score, id)
+  if redis.call('ZSCORE', KEY, id) == score then return redis.call('ZRANK', KEY, id) + 1 end
+  return redis.call('ZCOUNT', KEY, '-inf', '(' .. score)
+end
+
 local fair = redis.call('HMGET', CONF, 'fair', 'placing')
-if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
+if ARGV[6] == '1' then
+  local first = ARGV[2] == '' and 0 or rank_behind(ARGV[2]:match('^(%S+) (.*)$'))
+  local page = redis.call('ZRANGE', KEY, first, first + most - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    replies[1] = page[i + 1] .. ' ' .. page[i]
+    if not add_to_page(page[i], page[i + 1]) then break end
+  end
+elseif (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   local found = arrivals()
   for i = 1, math.min(most, #found) do
     last = found[i][1]
@@ -79,7 +92,7 @@ if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   if last then replies[1] = whole(last) end
 else
   from = from or 0
-  local page = redis.call(ARGV[6] == '1' and 'ZRANGE' or 'ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
+  local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     from = from + 1
     if not add_to_page(page[i], page[i + 1]) then break end

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, NamedTuple
 
-from fusiond.broker.call import Call
 from fusiond.cli.find.broker import Session
 from fusiond.cli.job import record
 from fusiond.cli.queue import HEADINGS, outcome, queue_row
 from fusiond.cli.status.workers import WORKER_HEADINGS, ask_workers, worker_row
 from fusiond.cli.terminal.text import count, one_line, when
-from fusiond.inspecting.failure_groups import (
-    FailureRow,
-    change_failures,
-    dropped_in_words,
-    look_at_failures,
-    requeued_in_words,
-)
+from fusiond.inspecting.failure_groups import FailureRow, look_at_failures
+from fusiond.inspecting.job_changes import CHANGES, change_jobs, outcome_of
 from fusiond.inspecting.one_job import canceled, requeued
 from fusiond.inspecting.queues import count_each
-from fusiond.inspecting.search import JobFilter
+from fusiond.inspecting.search import JobFilter, matching
 from fusiond.job import JobStatus
 from fusiond.masking import masked_job
 
@@ -40,9 +32,8 @@ OF_JOBS: Final = ("jobs", "failed jobs")
 _MOST: Final = 200
 _JOB_HEADINGS: Final = ("JOB", "TASK", "STATUS", "ATTEMPTS", "WHEN", "CALL OR ERROR")
 _FAILURE_HEADINGS: Final = ("JOBS", "TASK", "ERROR", "LAST", "FIRST", "QUEUES")
-#: failed jobs of all reads: at each look, and when a group is changed
+#: failed jobs of all reads of a look
 _LOOK: Final = 2_000
-_CHANGE: Final = 100_000
 
 
 class Contents(NamedTuple):
@@ -123,18 +114,19 @@ class Views:
 
     def requeue_failures(self, digest: str) -> str:
         """Run all jobs of a group of failures again; what became of them."""
-        return requeued_in_words(*self._change(digest, self._session.verbs.requeue))
+        return self._change(digest, "requeue")
 
     def drop_failures(self, digest: str) -> str:
         """Delete all jobs of a group of failures; what became of them."""
-        return dropped_in_words(*self._change(digest, self._session.verbs.discard))
+        return self._change(digest, "discard")
 
-    def _change(self, digest: str, verb: Callable[..., Call[list[int]]]) -> tuple[str, Counter[int]]:
-        """The task of a group, and how often the verb has given each reply for its jobs."""
-        run, verbs = self._session.run, self._session.verbs
-        counted, _ = run(count_each(verbs))
-        task, codes = run(change_failures(verbs, counted, digest, partial(verb, who=self._session.who), _CHANGE))
-        return task or "this task", codes
+    def _change(self, digest: str, verb: str) -> str:
+        session, act = self._session, CHANGES[verb]
+        of_group = JobFilter(group=digest)
+        names = session.run(
+            matching(session.verbs, session.queues(), act.default, of_group, secret=session.secret(), tags={})
+        )
+        return outcome_of(act, session.run(change_jobs(session.verbs, act, names, session.who)))[1]
 
     def group(self, worker: str) -> str:
         """The group of a worker that was seen."""
