@@ -244,6 +244,8 @@ class Walk:
         wanted = tab.locator("td input:checked").count()
         tab.click("#selected >> text=Cancel")
         tab.wait_for_selector(f"h1:has-text('Cancel {wanted} jobs')")
+        tab.evaluate(AXE)
+        self._judge_look(tab, whole=True)
         tab.screenshot(path=str(self.directory / "confirm.png"), full_page=True)
         tab.click(f"button:has-text('Cancel {wanted} jobs')")
         tab.wait_for_selector(f"[role=status]:has-text('canceled {wanted} of {wanted} jobs')")
