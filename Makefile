@@ -47,9 +47,9 @@ chaos-bugs: $(VENV)/.dev  ## the harness can fail: each seeded bug is found
 soak: $(VENV)/.dev      ## twenty minutes of work under reloads: nothing grows, each job runs once
 	$(BIN)/python -m tests.soak
 
-web-look: $(VENV)/.dev  ## every page of the dashboard in a real Chromium: checks, and pictures in look/
+web-look: $(VENV)/.dev  ## every page of the dashboard in a real Chromium: checks, and pictures in look/; those of the docs with PICTURES=docs/pictures
 	$(BIN)/pip install --quiet --disable-pip-version-check playwright axe-playwright-python
-	$(BIN)/python -m tests.web.look
+	$(BIN)/python -m tests.web.look look $(PICTURES)
 
 bench-reliability: $(VENV)/.dev  ## what RQ, Celery and fusiond lose under the same kills
 	$(BIN)/python -m benchmarks.reliability

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from fusiond.broker.call import Call, decoded, number, scripted
 from fusiond.broker.keys import VerbGroup
 
-#: failed jobs that are read, or changed, at once
+#: failed jobs that are read at once
 PAGE: Final = 250
 #: bytes of an error, and of its message, that are compared
 _COMPARED, _MESSAGE = 1000, 120

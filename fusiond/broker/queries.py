@@ -76,7 +76,7 @@ class QueryVerbs(VerbGroup):
 
     def newest(
         self, queue: str, status: JobStatus, *, start: str = "", count: int = 100, task: str = "", text: str = "",
-        wanted: int = _IDS, soonest: bool = False,
+        wanted: int = _IDS, by_score: bool = False,
     ) -> Call[JobPage]:  # fmt: skip
         """
         A page of the jobs of one status, the newest first.
@@ -89,7 +89,8 @@ class QueryVerbs(VerbGroup):
             task: jobs of other tasks are left out, as far as Redis can tell.
             text: jobs that hold it nowhere, in whatever case, are left out, too.
             wanted: of these, how many at most.
-            soonest: of scheduled jobs, those that are due next come first.
+            by_score: of scheduled jobs those that are due next come first, of ended ones those that go first. All pages
+                together have each job that stays, whatever others do.
         """
 
         def parse(reply: Any) -> JobPage:
@@ -99,8 +100,8 @@ class QueryVerbs(VerbGroup):
             return JobPage(jobs, decoded(following), number(looked_at))
 
         words: list[Word] = [status, start, count]
-        if task or text or soonest:
-            words += [task, text.lower().encode(), wanted, int(soonest)]
+        if task or text or by_score:
+            words += [task, text.lower().encode(), wanted, int(by_score)]
         return scripted("newest", self.keys.root(queue), words, parse)
 
     def place(self, queue: str, id: str) -> Call[int | None]:

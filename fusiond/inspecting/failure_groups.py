@@ -1,5 +1,5 @@
 """
-Failed jobs, grouped by task and error over all queues; what is done to all jobs of a group.
+Failed jobs, grouped by task and error over all queues.
 
 A look reads the failed jobs that are kept longest, page after page, as Redis has no index of errors.
 """
@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from fusiond.broker.call import Call, Plan
+from fusiond.broker.call import Plan
 from fusiond.broker.failures import FailureGroup, alike
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.owners import Owners, owner_of
 
-#: jobs of one read, and of one change
+#: jobs of one read
 _PAGE: Final = 250
 
 
@@ -36,7 +35,8 @@ class ReleaseRow:
     def __str__(self) -> str:
         """`7 jobs with generation 12, release /srv/shop/releases/42`."""
         release = f", release {self.release}" if self.release else ""
-        return f"{_jobs(self.jobs)} with generation {self.generation or 'unknown'}{release}"
+        jobs = f"{self.jobs:,} job{'' if self.jobs == 1 else 's'}"
+        return f"{jobs} with generation {self.generation or 'unknown'}{release}"
 
 
 def by_release(numbers: Mapping[tuple[int | None, str], int]) -> list[ReleaseRow]:
@@ -105,28 +105,13 @@ def look_at_failures(
     until = time.monotonic() + seconds
     for number, (name, there) in enumerate(sorted(failed.items(), key=lambda pair: pair[1])):
         share = min(there, max(1, (depth - found.looked_at) // (len(failed) - number)))
-        jobs, groups = yield from _pages(partial(verbs.failures, name), share, until)
-        found.looked_at += jobs
-        found.groups += groups
+        for start in range(0, share, _PAGE):
+            jobs, groups = yield verbs.failures(name, start=start, count=min(_PAGE, share - start))
+            found.looked_at += jobs
+            found.groups += groups
+            if jobs < _PAGE or time.monotonic() > until:
+                break
     return found
-
-
-def _jobs(number: int, kind: str = "") -> str:
-    return f"{number:,} {kind}{'job' if number == 1 else 'jobs'}"
-
-
-def _pages(
-    call: Callable[..., Call[tuple[int, list[Any]]]], most: int, until: float = float("inf")
-) -> Plan[tuple[int, list[Any]]]:
-    """How many failed jobs of a queue were looked at, and the replies."""
-    looked, found = 0, []
-    for start in range(0, most, _PAGE):
-        jobs, page = yield call(start=start, count=min(_PAGE, most - start))
-        looked += jobs
-        found += page
-        if jobs < _PAGE or time.monotonic() > until:
-            break
-    return looked, found
 
 
 def _row(groups: list[FailureGroup], owners: Owners) -> FailureRow:

@@ -105,6 +105,13 @@ def done_with(became: Mapping[Judgement, int]) -> int:
     return sum(number for each, number in became.items() if each.done)
 
 
+def outcome_of(act: JobChange, by_queue: Mapping[str, Counter[Judgement]]) -> tuple[int, str]:
+    """With how many it was done, of all queues, and what became of all: `requeued 331 of 333 jobs; 2 gone, or …`."""
+    became = sum(by_queue.values(), Counter[Judgement]())
+    done, total = done_with(became), became.total()
+    return done, f"{act.done} {done:,} of {total:,} job{'' if total == 1 else 's'}{others(act, became)}"
+
+
 def others(act: JobChange, became: Mapping[Judgement, int]) -> str:
     """What became of jobs with which it was not simply done: `; 2 gone, or changed meanwhile`."""
     named = ((each, number) for each, number in became.items() if each.text != act.done)

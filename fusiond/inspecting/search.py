@@ -16,7 +16,7 @@ import json
 import re
 import time
 import zlib
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -72,7 +72,6 @@ class JobFilter:
             and (self.is_owned is None or self.is_owned(job))
             and self._has_text(job)
             and self._has_error(job)
-            and (not self.group or group_of(job.task, job.error or b"") == self.group)
         )
 
     def _has_text(self, job: JobRecord) -> bool:
@@ -161,8 +160,9 @@ def search(
         going = [look for look in going if look.lacks_jobs] if left > 0 and time.monotonic() < until else []
     jobs = {job.name: job for look in looks for job in look.jobs}
     among = sum(look.number for look in looks)
+    by = (lambda job: job.due_at or 0) if soonest else last_moment
     return FoundJobs(
-        _sorted(jobs.values(), soonest=soonest)[:most],
+        sorted(jobs.values(), key=by, reverse=not soonest)[:most],
         among if wanted.is_plain else depth - left,
         among,
         any(look.lacks_jobs for look in looks),
@@ -187,7 +187,7 @@ def _looks(
 
 def walk(
     verbs: Verbs, queues: Sequence[str], statuses: Sequence[str], wanted: JobFilter, *,
-    cursor: str, most: int, seconds: float, secret: Secret, tags: Mapping[str, str], soonest: bool = False,
+    cursor: str, most: int, seconds: float, secret: Secret, tags: Mapping[str, str],
 ) -> Plan[FoundJobs]:  # fmt: skip
     """
     The next jobs that fit, from where an earlier walk has ended to the last one of all; the newest of each page first.
@@ -209,9 +209,9 @@ def walk(
         room = min(most - len(found), _FITTING)
         count = room if wanted.is_plain else _SEARCHED
         page: JobPage = yield verbs.newest(
-            look.queue, look.status, start=look.start, count=count, wanted=room, soonest=soonest, **wanted.for_redis
+            look.queue, look.status, start=look.start, count=count, wanted=room, **wanted.for_redis
         )
-        found += [job for each in page.jobs if wanted.fits(job := masked_job(each, secret), tags)]
+        found += _shown(page, wanted, secret, tags)
         looked_at, look.start = looked_at + page.looked_at, page.following
         looks += [look] if page.following else []
         if time.monotonic() > until:
@@ -219,13 +219,8 @@ def walk(
     left = [(look.queue, str(look.status), look.start) for look in looks]
     raw = base64.urlsafe_b64encode(zlib.compress(json.dumps([looked_at, among, left]).encode()))
     following = raw.decode() if left and len(raw) < _LONGEST else ""
-    return FoundJobs(
-        _sorted(found, soonest=soonest), min(looked_at, among) if left else among, among, bool(left), [], following
-    )
-
-
-def _sorted(jobs: Iterable[JobRecord], *, soonest: bool) -> list[JobRecord]:
-    return sorted(jobs, key=lambda job: job.due_at or 0) if soonest else sorted(jobs, key=last_moment, reverse=True)
+    found.sort(key=last_moment, reverse=True)
+    return FoundJobs(found, min(looked_at, among) if left else among, among, bool(left), [], following)
 
 
 def _resumed(cursor: str, queues: Container[str]) -> tuple[int, int, list[_Look]]:
@@ -261,7 +256,9 @@ def _look_further(
     """A page of each; returns why others cannot be read, which are looked at no more."""
     size_of = {look: min(size, look.number - look.looked_at) for look in looks}
     calls = {
-        look: verbs.newest(look.queue, look.status, start=look.start, count=number, soonest=soonest, **wanted.for_redis)
+        look: verbs.newest(
+            look.queue, look.status, start=look.start, count=number, by_score=soonest, **wanted.for_redis
+        )
         for look, number in size_of.items()
     }
     # one call at a time if each takes Redis long, so that it serves others in between
@@ -272,8 +269,7 @@ def _look_further(
         pages, errors = pages | read, errors + failed
     for look in looks:
         page = pages.get(look, JobPage([], "", 0))
-        shown = (masked_job(job, secret) for job in page.jobs)
-        look.jobs += [job for job in shown if wanted.fits(job, tags)]
+        look.jobs += _shown(page, wanted, secret, tags)
         look.start = page.following
         look.looked_at = min(look.number, look.looked_at + page.looked_at) if page.following else look.number
     return errors
@@ -297,9 +293,26 @@ def matching(
                 continue
             start, is_first = "", True
             while start or is_first:
-                page: JobPage = yield verbs.newest(queue, status, start=start, count=_SEARCHED, **wanted.for_redis)
-                shown = (masked_job(job, secret) for job in page.jobs)
-                found.update(dict.fromkeys((queue, job.id) for job in shown if wanted.fits(job, tags)))
-                start, is_first, number = page.following, False, number + page.looked_at
+                jobs, start, looked = yield from fitting(
+                    verbs, queue, status, wanted, secret=secret, tags=tags, start=start
+                )
+                found.update(dict.fromkeys((queue, job.id) for job in jobs))
+                is_first, number = False, number + looked
                 looked_at(number)
     return [*found]
+
+
+def fitting(
+    verbs: Verbs, queue: str, status: JobStatus, wanted: JobFilter, *,
+    secret: Secret, tags: Mapping[str, str], start: str,
+) -> Plan[tuple[list[JobRecord], str, int]]:  # fmt: skip
+    """A page of the jobs that fit, masked; where the next page begins, empty at the end; how many were looked at."""
+    page = yield verbs.newest(queue, status, start=start, count=_SEARCHED, by_score=True, **wanted.for_redis)
+    following = page.following if page.following != start else ""  # the id of the last job is no text
+    return _shown(page, wanted, secret, tags), following, page.looked_at
+
+
+def _shown(page: JobPage, wanted: JobFilter, secret: Secret, tags: Mapping[str, str]) -> list[JobRecord]:
+    """Those that fit, masked. Failures are grouped by their errors as they are, everything else by what is shown."""
+    of_group = (job for job in page.jobs if wanted.group in ("", group_of(job.task, job.error or b"")))
+    return [job for each in of_group if wanted.fits(job := masked_job(each, secret), tags)]

@@ -155,7 +155,7 @@ class Endpoint:
             return responses.failure(request, *_judged(error))
         if isinstance(view, Done) and not view.done:
             return responses.failure(request, 409, view.sentence)
-        return responses.as_json(view)
+        return view if isinstance(view, Response) else responses.as_json(view)
 
     async def _answer(self, request: Request, read: Callable[[Request], Awaitable[dict[str, list[str]]]]) -> Any:
         site = request.app.state.site

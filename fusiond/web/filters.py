@@ -77,11 +77,6 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def share(part: float, whole: float) -> int:
-    """Percent, 0 to 100."""
-    return round(100 * min(max(part / whole, 0), 1)) if whole else 0
-
-
 def plural(count: int, noun: str, nouns: str = "") -> str:
     """`1 job`, `2 jobs`."""
     return f"{number(count)} {noun if count == 1 else nouns or noun + 's'}"
@@ -191,10 +186,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "span": span,
     "bound": bound,
     "when": when,
-    "moment": moment,
     "size": size,
     "pretty": pretty,
-    "share": share,
     "plural": plural,
     "spark": spark,
     "chart": chart,

@@ -112,10 +112,11 @@ def without_notice(query: str) -> str:
 
 def as_json(value: Any, status: int = 200) -> Response:
     """JSON; dataclasses are objects."""
-    return Response(json_bytes(value, _plain), status, media_type="application/json")
+    return Response(json_bytes(value, plain), status, media_type="application/json")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON has no word for, in words that it has."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no JSON")

@@ -1,12 +1,12 @@
 """
-Walk through every page of the dashboard in a real Chromium: `python -m tests.web.look [DIRECTORY]`.
+Walk through every page of the dashboard in a real Chromium: `python -m tests.web.look [DIRECTORY [PICTURES]]`.
 
 1. start    two daemons with different files over one Redis, and jobs that succeed, fail, wait and run on
 2. use      the link that logs in, the keyboard, a button, a page that changes by itself, a browser without scripts
 3. walk     over each page at 1440, 1024 and 390 pixels, light and dark, and once more with everything opened
 4. check    the page's policy refuses nothing, no script fails, nothing is wider than the window, axe finds nothing,
             text can be read in both schemes, each control has a name, each table has headings, each page has one title
-5. keep     a picture of each page in the directory, `look/` unless it is named
+5. keep     a picture of each page in the directory, `look/` unless it is named; in PICTURES those of the docs
 
 It needs Debian's package `chromium` (or CHROMIUM names another browser) and `pip install playwright`, and has axe of
 axe-playwright-python; `make web-look` installs both. Without axe it says so, and checks the rest. What fails is tried
@@ -87,6 +87,17 @@ PAGES = {
 AXE = Path(found.origin).with_name("axe.min.js").read_text() if (found := find_spec("axe_playwright_python")) else ""
 WIDTHS = (1440, 1024, 390)
 SCHEMES = ("light", "dark")
+#: pictures of docs/three-in-the-morning.md, on a phone
+ANSWERS = {
+    "attention": "/",
+    "failed": "/failures",
+    "running": "/jobs?state=started",
+    "queues": "/queues",
+    "statistics": "/tasks/send_welcome?hours=24",
+    "audit": "/audit",
+    "tonight": "/cron",
+}
+PHONE = {"width": 390, "height": 560}
 #: ms that the browser may take for anything
 PATIENCE = 60_000
 #: statuses of requests that the walk means to fail
@@ -233,6 +244,8 @@ class Walk:
         wanted = tab.locator("td input:checked").count()
         tab.click("#selected >> text=Cancel")
         tab.wait_for_selector(f"h1:has-text('Cancel {wanted} jobs')")
+        tab.evaluate(AXE)
+        self._judge_look(tab, whole=True)
         tab.screenshot(path=str(self.directory / "confirm.png"), full_page=True)
         tab.click(f"button:has-text('Cancel {wanted} jobs')")
         tab.wait_for_selector(f"[role=status]:has-text('canceled {wanted} of {wanted} jobs')")
@@ -288,6 +301,24 @@ class Walk:
         self.expect("lines have not come back", "refused two" in lines.inner_text())
         tab.screenshot(path=str(self.directory / "output.png"), full_page=True)
         job.cancel()
+
+    def illustrate(self, browser, client, directory):
+        """The pictures of the docs."""
+        directory.mkdir(parents=True, exist_ok=True)
+        waits = client.enqueue("resize_image", "/srv/images/new.jpg", width=800)
+        prints = client.enqueue(
+            "charge_card", argv=["sh", "-c", "for n in 1 2 3; do echo charged $n of 3; done; sleep 600"]
+        )
+        with self.tab(browser, viewport=PHONE) as tab:
+            self.log_in(tab)
+            for name, path in (ANSWERS | {"waits": f"/jobs/{waits.name}"}).items():
+                tab.goto(self.url.rstrip("/") + path)
+                tab.wait_for_selector("[data-load]", state="detached")
+                tab.screenshot(path=str(directory / f"{name}.png"), animations="disabled")
+            tab.goto(f"{self.url}jobs/{prints.name}")
+            tab.wait_for_selector("#output pre:has-text('3 of 3')")
+            tab.locator("#output").screenshot(path=str(directory / "output.png"))
+        prints.cancel()
 
     # -- walk ---------------------------------------------------------------------------------------------------------
 
@@ -420,6 +451,8 @@ def walk(daemon, directory, client):
         browser = playwright.chromium.launch(executable_path=program, args=arguments, timeout=PATIENCE)
         try:
             found.use(browser, client)
+            if len(sys.argv) > 2:
+                found.illustrate(browser, client, Path(sys.argv[2]))
             found.all(browser, pages)
             daemon.write(f"{FILE}  tiny: {{queues: [mial], procesess: 2, environment: {{PASSWORD: swordfish}}}}\n")
             until(lambda: (daemon.status()["reload"] or {}).get("result") == "refused", daemon.text)

@@ -60,6 +60,9 @@ def test_what_operators_did_outlives_the_events_of_jobs(dashboard, desk):
         ("requeued", "ann", 60), ("suspended", "dashboard by the token from 127.0.0.1", 1),
     ]  # fmt: skip
     assert "60 jobs" in dashboard.get("/audit").text
+    dashboard.post("/api/v1/jobs/bulk", {"job": [f"reports/{id_}" for id_ in ids], "action": "cancel"})
+    act = dashboard.get("/api/v1/audit").json["acts"][0]
+    assert (act["what"], act["who"], act["number"]) == ("canceled", "dashboard by the token from 127.0.0.1", 60)
 
 
 def test_an_event_names_the_entry_and_the_lock(dashboard, desk):

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from fusiond.web.filters import chart, linked, marked, number, share, span, spark
+from fusiond.web.filters import chart, linked, marked, number, span, spark
 
 
 def test_numbers_and_times_are_short():
@@ -13,7 +13,6 @@ def test_numbers_and_times_are_short():
     assert [span(value) for value in (0.0123, 12.34, 90, 600, 7500, 300_000)] == [
         "12 ms", "12.3 s", "90 s", "10 min", "2 h 5 min", "3 d",
     ]  # fmt: skip
-    assert (share(1, 3), share(5, 0), share(9, 3)) == (33, 0, 100)
 
 
 def test_lines_and_bars_are_within_their_picture():

@@ -39,7 +39,7 @@ EXAMPLES = {
     "group": "0" * 16,
     "body": "0" * 12,
 }
-EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send"}
+EXAMPLES |= {"entry": "nightly", "generation": "1", "kind": "tasks", "name": "send", "task": "send", "form": "csv"}
 
 #: inputs without which a request is refused with 400
 NEEDED = {"/jobs": {"task": "send"}, "/jobs/bulk": {"action": "requeue"}, "/jobs/selection": {"action": "requeue"}}

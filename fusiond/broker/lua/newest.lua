@@ -1,11 +1,11 @@
 -- include: now queue batches score text job
 --
--- newest(queue, status, from, count, task, text, wanted, soonest): a page of the jobs of one status, the newest first.
+-- newest(queue, status, from, count, task, text, wanted, by_score): a page of the jobs of one status, the newest first.
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 status · 2 start, from the previous page; empty: the newest · 3 count
 --       4 a task, optional · 5 a text in lower case, optional: the page has only jobs with these · 6 how many of them
---       7 optional, 1: of jobs that are sorted by their scores, those with the lowest ones come first
+--       7 optional, 1: the lowest scores come first, and a page begins behind a job, so that none that stays is missed
 -- reply {start of the next page, or empty, how many jobs were read, id, score, {field, value, …}, …}
 --
 -- Ready and held jobs are sorted by arrival, whatever their priorities. Ended jobs are sorted by how long they are
@@ -84,13 +84,25 @@ local function arrivals()
   return found
 end
 
+-- rank_behind(score, id): the rank behind a job, or of the first with its score if it has left, or has another one
+local function rank_behind(score, id)
+  if redis.call('ZSCORE', KEY, id) == score then return redis.call('ZRANK', KEY, id) + 1 end
+  return redis.call('ZCOUNT', KEY, '-inf', '(' .. score)
+end
+
 local fair = redis.call('HMGET', CONF, 'fair', 'placing')
-if (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
+if ARGV[7] == '1' then
+  local first = ARGV[2] == '' and 0 or rank_behind(ARGV[2]:match('^(%S+) (.*)$'))
+  local page = redis.call('ZRANGE', KEY, first, first + most - 1, 'WITHSCORES')
+  for i = 1, #page, 2 do
+    ids[#ids + 1], scores[#ids + 1], marks[#ids + 1] = page[i], page[i + 1], page[i + 1] .. ' ' .. page[i]
+  end
+elseif (status == 'queued' or status == 'held') and not (fair[1] or fair[2]) then
   local found = arrivals()
   for i = 1, math.min(most, #found) do marks[i], ids[i], scores[i] = unpack(found[i]) end
 else
   from = from or 0
-  local page = redis.call(ARGV[7] == '1' and 'ZRANGE' or 'ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
+  local page = redis.call('ZREVRANGE', KEY, from, from + most - 1, 'WITHSCORES')
   for i = 1, #page, 2 do
     ids[#ids + 1], scores[#ids + 1], marks[#ids + 1] = page[i], page[i + 1], from + #ids + 1
   end
@@ -105,5 +117,6 @@ for first = 1, #ids, PAGE do
   end
   if replies[2] < last or searched > LARGE_SEARCH then break end
 end
-if replies[2] > 0 then replies[1] = whole(marks[replies[2]]) end
+local mark = marks[replies[2]]
+if mark then replies[1] = type(mark) == 'number' and whole(mark) or mark end
 return replies

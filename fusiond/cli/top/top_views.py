@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +17,8 @@ from fusiond.cli.queue import HEADINGS, outcome, queue_row
 from fusiond.cli.status.workers import WORKER_HEADINGS, ask_workers, worker_row
 from fusiond.cli.terminal.text import count, one_line, when
 from fusiond.inspecting.failure_groups import FailureRow, look_at_failures
-from fusiond.inspecting.job_changes import CHANGES, JobChange, change_jobs, done_with, others
-from fusiond.inspecting.one_job import Judgement, canceled, requeued
+from fusiond.inspecting.job_changes import CHANGES, change_jobs, outcome_of
+from fusiond.inspecting.one_job import canceled, requeued
 from fusiond.inspecting.queues import count_each
 from fusiond.inspecting.search import JobFilter, matching
 from fusiond.job import JobStatus
@@ -114,19 +113,19 @@ class Views:
 
     def requeue_failures(self, digest: str) -> str:
         """Run all jobs of a group of failures again; what became of them."""
-        return self._change(digest, CHANGES["requeue"])
+        return self._change(digest, "requeue")
 
     def drop_failures(self, digest: str) -> str:
         """Delete all jobs of a group of failures; what became of them."""
-        return self._change(digest, CHANGES["delete"])
+        return self._change(digest, "discard")
 
-    def _change(self, digest: str, act: JobChange) -> str:
-        run, verbs = self._session.run, self._session.verbs
-        catalogue, queues = run(verbs.catalogue()), self._session.queues()
-        group, secret = JobFilter(group=digest), catalogue.secret()
-        names = run(matching(verbs, queues, [JobStatus.FAILED], group, secret=secret, tags=catalogue.log_tags))
-        became: Counter[Judgement] = sum(run(change_jobs(verbs, act, names, self._session.who)).values(), Counter())
-        return f"{count(done_with(became), 'failed job')} {act.done}{others(act, became)}"
+    def _change(self, digest: str, verb: str) -> str:
+        session, act = self._session, CHANGES[verb]
+        of_group = JobFilter(group=digest)
+        names = session.run(
+            matching(session.verbs, session.queues(), act.default, of_group, secret=session.secret(), tags={})
+        )
+        return outcome_of(act, session.run(change_jobs(session.verbs, act, names, session.who)))[1]
 
     def group(self, worker: str) -> str:
         """The group of a worker that was seen."""

@@ -11,8 +11,8 @@ from fusiond.web.backend import Backend
 from fusiond.web.endpoint import NotThere, WebCall, reads
 from fusiond.web.inputs import Input
 
-_QUEUE = Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255)
-_OWNER = Input("owner", "who answers for them; none: anybody")
+QUEUE = Input("queue", "the name of a queue; none: all", pattern="[A-Za-z0-9_.:@-]{1,255}", longest=255)
+OWNER = Input("owner", "who answers for them; none: anybody")
 _DEPTH = Input("depth", "failed jobs to look at, in all", form="number", default=10_000, least=1, most=1_000_000)
 #: seconds that a look goes on, and one that was asked to go further
 _QUICK: Final = 0.15
@@ -31,7 +31,9 @@ class Failures:
     owners: list[str]
 
 
-async def failures(backend: Backend, queue: str = "", depth: int = 10_000, owner: str = "") -> Failures:
+async def failures(
+    backend: Backend, queue: str = "", depth: int = 10_000, owner: str = "", seconds: float = _QUICK
+) -> Failures:
     """The failures, the newest group first. Raises BrokerError, NotThere."""
     counted, _ = await backend.counts()
     if queue and queue not in counted:
@@ -39,7 +41,6 @@ async def failures(backend: Backend, queue: str = "", depth: int = 10_000, owner
     meant = {queue: counted[queue]} if queue else counted
 
     async def look() -> SeenFailures:
-        seconds = _QUICK if depth <= _DEPTH.default else _LONG
         return await backend.run(look_at_failures(backend.verbs, meant, depth, seconds))
 
     seen = await backend.kept(f"failures {depth} {sorted(meant)}", look)
@@ -54,9 +55,10 @@ def _owners(row: FailureRow, known: Owners) -> list[str]:
 
 
 async def _show(call: WebCall) -> Failures:
-    return await failures(call.backend, call["queue"] or "", call["depth"], call["owner"] or "")
+    seconds = _QUICK if call["depth"] <= _DEPTH.default else _LONG
+    return await failures(call.backend, call["queue"] or "", call["depth"], call["owner"] or "", seconds)
 
 
 ENDPOINTS = (
-    reads("/failures", _show, "Failed jobs by task and error", Failures, "failures.html", (_QUEUE, _OWNER, _DEPTH)),
+    reads("/failures", _show, "Failed jobs by task and error", Failures, "failures.html", (QUEUE, OWNER, _DEPTH)),
 )

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from fusiond.enqueue_options import Options
 from fusiond.errors import JobNotFound
-from fusiond.inspecting.job_changes import CHANGES
+from fusiond.inspecting.job_changes import CHANGES, replies_of
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
-from fusiond.inspecting.one_job import Judgement, canceled, deleted, held, prioritized, requeued, waits_for, with_hosts
+from fusiond.inspecting.one_job import Judgement, held, prioritized, waits_for, with_hosts
 from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt, RanWith
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
@@ -138,7 +138,7 @@ async def _list(call: WebCall) -> Jobs:
     catalogue = await backend.catalogue()
     tasks = sorted(name for name, task in catalogue.tasks.items() if backend.has(task["queue"]))
     owners = sorted({each.owner for each in catalogue.owners.values() if each.owner})
-    rows = [_row(job) for job in found.jobs]
+    rows = [row_of(job) for job in found.jobs]
     complete = found.looked_at >= found.among and not found.unreadable and not found.cursor
     fitting = found.among if filter_of(call.said, catalogue).is_plain else None if found.more else len(found.jobs)
     actions = [name for name in ACTIONS if CHANGES[name].meant(call["state"]) and call.user.may(name)]
@@ -146,8 +146,8 @@ async def _list(call: WebCall) -> Jobs:
     return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, found.cursor, queues, tasks, owners)
 
 
-def _row(record: JobRecord) -> JobRow:
-    """A job, masked already."""
+def row_of(record: JobRecord, *, cut: int | None = _DETAIL) -> JobRow:
+    """A job, masked already; its texts cut to so many characters."""
     # An error of an earlier attempt says nothing about a job that has finished since, or runs again.
     failed = record.status in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.SCHEDULED)
     error = error_of(record.error)[0] if failed else ""
@@ -156,8 +156,8 @@ def _row(record: JobRecord) -> JobRow:
         record,
         status=str(record.status),
         at=moment(record),
-        call=signature(record)[:_DETAIL],
-        error=(f"cannot be read: {record.broken}" if record.broken else error)[:_DETAIL],
+        call=signature(record)[:cut],
+        error=(f"cannot be read: {record.broken}" if record.broken else error)[:cut],
     )
 
 
@@ -171,7 +171,7 @@ async def _show(call: WebCall) -> JobStory:
     return view_of(
         JobStory,
         job,
-        job=_row(job),
+        job=row_of(job),
         args=args,
         kwargs=kwargs,
         result=_shown(call, parsed(job.result)),
@@ -240,10 +240,10 @@ async def _waits(backend: Backend, job: JobRecord) -> str:
     return await backend.run(why_not_begun(backend.verbs, job, backend.asking, span))
 
 
-async def _requeue(call: WebCall) -> Done:
-    job = await job_of(call)
-    [code] = await call.backend.run(call.backend.verbs.requeue(job.queue, [job.id], who=call.asker))
-    return _became(job, requeued(code, job.status))
+async def _change(call: WebCall, verb: str) -> Done:
+    job, act = await job_of(call), CHANGES[verb]
+    [reply] = await call.backend.run(replies_of(act.calls(call.backend.verbs, job.queue, [job.id], call.asker)))
+    return _became(job, act.judge(reply, job.status))
 
 
 async def _prioritize(call: WebCall) -> Done:
@@ -254,12 +254,6 @@ async def _prioritize(call: WebCall) -> Done:
     return _became(job, prioritized(code, priority))
 
 
-async def _cancel(call: WebCall) -> Done:
-    job = await job_of(call)
-    word = await call.backend.run(call.backend.verbs.cancel(job.queue, job.id, who=call.asker))
-    return _became(job, canceled(word))
-
-
 async def _set_task_suspended(call: WebCall, *, on: bool) -> Done:
     task, verbs = call["task"], call.backend.verbs
     if task not in {*(await call.backend.catalogue()).tasks, *await call.backend.run(verbs.suspended_by_operator())}:
@@ -267,12 +261,6 @@ async def _set_task_suspended(call: WebCall, *, on: bool) -> Done:
     if await call.backend.run(verbs.suspend_task(task, on=on, who=call.asker)) and not on:
         return Done(f"task {task} stays suspended, by the file", done=False)
     return Done(f"task {task} is {'suspended: its jobs are accepted, and held' if on else 'resumed'}")
-
-
-async def _delete(call: WebCall) -> Done:
-    job = await job_of(call)
-    [code] = await call.backend.run(call.backend.verbs.discard(job.queue, [job.id], finished=True, who=call.asker))
-    return _became(job, deleted(code, job.status))
 
 
 def _became(job: JobRecord, what: Judgement) -> Done:
@@ -361,6 +349,7 @@ _ENQUEUE = (
 _PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", required=True)
 _SEARCH = (*FILTERS, ORDER, DEPTH, _LIMIT, CURSOR)
 _TASK = (Input("task", "the name of a task", "path", pattern=r"[A-Za-z0-9_.:@-]{1,255}", longest=255, required=True),)
+_requeue, _cancel, _delete = (partial(_change, verb=verb) for verb in ACTIONS)
 _suspend_task, _resume_task = (partial(_set_task_suspended, on=on) for on in (True, False))
 
 ENDPOINTS = (

@@ -46,11 +46,12 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
     The newest jobs that fit what a call says, at most `most`. Raises BrokerError, NotThere.
 
     Of scheduled jobs alone it is those that are due next, unless the call wants the newest. It takes little time,
-    unless the caller asks for a depth above the default. With a cursor or a text it is a walk, which goes on behind the
-    cursor of the last answer.
+    unless the caller asks for a depth above the default. With a cursor, and otherwise with a text, it is a walk, which
+    goes on behind the cursor of the last answer.
     """
     catalogue, cursor = await backend.catalogue(), said["cursor"] or ""
-    is_walk = bool(cursor or (said["text"] and depth == DEPTH.default))
+    soonest = said["state"] == ["scheduled"] and said["order"] != "newest"
+    is_walk = bool(cursor or (said["text"] and depth == DEPTH.default and not soonest))
     plan = partial(
         walk if is_walk else searched,
         backend.verbs,
@@ -60,10 +61,10 @@ async def search(backend: Backend, said: Any, *, most: int, depth: int) -> Found
         most=most,
         secret=await backend.secret(),
         tags=catalogue.log_tags,
-        soonest=said["state"] == ["scheduled"] and said["order"] != "newest",
     )
     if not is_walk:
-        return await backend.run(plan(depth=depth, seconds=_LONG if depth > DEPTH.default else _QUICK))
+        seconds = _LONG if depth > DEPTH.default else _QUICK
+        return await backend.run(plan(depth=depth, seconds=seconds, soonest=soonest))
     try:
         return await backend.run(plan(cursor="" if cursor == "first" else cursor, seconds=_QUICK))
     except ValueError as error:

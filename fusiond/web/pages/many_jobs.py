@@ -8,13 +8,10 @@ What is done with many jobs: with those that are named, or with all that fit a f
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from fusiond.broker.call import Plan
-from fusiond.inspecting.job_changes import CHANGES, JobChange, change_jobs, done_with, others
-from fusiond.inspecting.one_job import Judgement
+from fusiond.inspecting.job_changes import CHANGES, JobChange, change_jobs, outcome_of
 from fusiond.inspecting.search import matching
 from fusiond.web.endpoint import BY_ACTION, Done, Endpoint, NotThere, WebCall, acts
 from fusiond.web.inputs import BadInput, Input
@@ -62,11 +59,8 @@ async def _act(call: WebCall) -> Done:
         names = [name for name in kept if backend.has(name[0])]
     else:
         names, _ = await _meant(call, act)
-    by_queue = await backend.run(change_jobs(backend.verbs, act, names, call.asker))
-    became = sum(by_queue.values(), Counter[Judgement]())
-    done = done_with(became)
-    noun = "job" if len(names) == 1 else "jobs"
-    return Done(f"{act.done} {done:,} of {len(names):,} {noun}{others(act, became)}", jobs=done)
+    done, sentence = outcome_of(act, await backend.run(change_jobs(backend.verbs, act, names, call.asker)))
+    return Done(sentence, jobs=done)
 
 
 async def _meant(call: WebCall, act: JobChange) -> tuple[list[Name], int]:
@@ -76,24 +70,17 @@ async def _meant(call: WebCall, act: JobChange) -> tuple[list[Name], int]:
     if not named:
         if call["selected"]:
             raise BadInput("no job is selected; tick those that are meant, or take all that match")
-        return await backend.run(await _matching(call, act)), 0
+        catalogue = await backend.catalogue()
+        found = matching(
+            backend.verbs, await queues_of(backend, call.said), act.meant(call["state"]),
+            filter_of(call.said, catalogue), secret=await backend.secret(), tags=catalogue.log_tags,
+        )  # fmt: skip
+        return await backend.run(found), 0
     for queue in {queue for queue, _ in named}:
         call.user.require(call["action"], queue)
     statuses = await backend.run_all([backend.verbs.status(*name) for name in named])
     fit = [name for name, status in zip(named, statuses, strict=True) if status in act.statuses]
     return fit, len(named) - len(fit)
-
-
-async def _matching(call: WebCall, act: JobChange) -> Plan[list[Name]]:
-    backend, catalogue = call.backend, await call.backend.catalogue()
-    return matching(
-        backend.verbs,
-        await queues_of(backend, call.said),
-        act.meant(call["state"]),
-        filter_of(call.said, catalogue),
-        secret=await backend.secret(),
-        tags=catalogue.log_tags,
-    )
 
 
 _JOB = r"[A-Za-z0-9_.:@-]{1,255}/[A-Za-z0-9_:.-]{1,128}"
