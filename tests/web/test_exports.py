@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob
 from fusiond.config.model.web_face import Role
 from fusiond.errors import BrokerUnavailable
@@ -78,6 +79,14 @@ def test_a_file_that_is_not_whole_is_noticed(dashboard, many, monkeypatch):
         asked.clear()
         with pytest.raises(http.client.IncompleteRead):
             dashboard.get(f"/api/v1/jobs.{form}")
+
+
+def test_an_id_that_is_no_text_does_not_hold_up_the_file(dashboard, desk, many):
+    """Somebody has written it by hand, as the last of the jobs and among them."""
+    key = desk.verbs.keys.of("reports", "scheduled")
+    for score in (3_950_000_000_000, 4_100_000_000_000):
+        desk.run(plain(as_is, "ZADD", key, score, b"\xff%d" % score))
+    assert len(rows(dashboard.get("/api/v1/jobs.csv?state=scheduled"))) == 11
 
 
 def test_a_cell_is_no_formula(dashboard, desk):
