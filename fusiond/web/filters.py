@@ -186,6 +186,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "span": span,
     "bound": bound,
     "when": when,
+    "moment": moment,
     "size": size,
     "pretty": pretty,
     "plural": plural,

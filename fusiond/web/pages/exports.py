@@ -83,7 +83,7 @@ async def _as_csv(names: list[str], pages: AsyncIterator[list[Any]]) -> AsyncIte
 def _cell(name: str, value: Any) -> str:
     """What a spreadsheet would take for a formula has an apostrophe before it."""
     text = moment(value) if name in ("at", "first", "last") else str(value)
-    text = " ".join(value) if isinstance(value, list) else text
+    text = "; ".join(map(str, value)) if isinstance(value, list) else text
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
