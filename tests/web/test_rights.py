@@ -239,6 +239,7 @@ def test_a_page_without_the_right_is_not_in_the_navigation(opened, jobs):
         ({"task": "report", "after": ["default/x"]}, 403),
         ({"task": "report", "like": "default/x"}, 403),
         ({"task": "report", "like": "reports/a", "args": ["•••"]}, 200),
+        ({"task": "none", "like": "no job's name"}, 400),
     ],
 )
 def test_jobs_are_enqueued_into_the_queues_of_the_role(opened, desk, jobs, said, status):

@@ -35,7 +35,9 @@ _EXPLAINED: Final[dict[str, Callable[..., list[explain.Value]]]] = {
     "cron": explain.cron,
     "flows": explain.flow,
 }
-_GENERATION = Input("generation", "the number of a generation", "path", "number", least=1, most=10**9, required=True)
+_GENERATION = Input(
+    "generation", "the number of a generation", "path", "number", least=1, most=10**9 - 1, required=True
+)
 _LATER = Input("later", "answer at once, without the plan", form="switch")
 _NAMED = (
     Input("kind", "which section of the file", "path", words=tuple(_EXPLAINED), required=True),

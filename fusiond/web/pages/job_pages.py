@@ -32,6 +32,7 @@ from fusiond.web.pages.queue_pages import NAME
 ONE = "/jobs/{queue}/{id}"
 JOB = (NAME, Input("id", "the id of a job", "path", pattern=r"[A-Za-z0-9_:.-]{1,128}", longest=128, required=True))
 _LIMIT = Input("limit", "jobs to show", form="number", default=50, least=1, most=500)
+_LIKE = "the full name of a job of the task, whose values are meant where an argument is •••"
 #: events of a job that are shown
 _EVENTS = 100
 #: characters of a call or an error in a list
@@ -344,7 +345,7 @@ _ENQUEUE = (
     Input("join", "how many of them must finish: all, any or a number", "body"),
     Input("on_parent_failure", "what it does if too few of them can finish", "body", words=("fail", "run")),
     Input("id", "its id; none: one is generated", "body", longest=128),
-    Input("like", "a job of the task, whose values are meant where an argument is •••", "body", longest=400),
+    Input("like", _LIKE, "body", pattern=r"[A-Za-z0-9_.:@-]{1,255}/[A-Za-z0-9_:.-]{1,128}", longest=400),
 )
 _PRIORITY = Input("priority", "a name of the file, or 0 to 255", "body", required=True)
 _SEARCH = (*FILTERS, ORDER, DEPTH, _LIMIT, CURSOR)
