@@ -51,7 +51,7 @@ Right = Annotated[
         "suspend and resume queues, tasks and runs of flows",
         "run, suspend and resume cron entries",
         "release locks",
-        "reload, roll back, and restart groups",
+        "reload, roll back, restart groups, and drain this host",
     ),
 ]  # fmt: skip
 #: rights that change nothing, and those that are not about one queue
