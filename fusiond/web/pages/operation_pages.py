@@ -27,7 +27,7 @@ _EVENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EventList:
     """Events in the order of their times."""
 
     #: as the file of a sink has them
@@ -37,7 +37,7 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DataCheck:
     """What a check of the data has found."""
 
     #: that were checked
@@ -52,7 +52,7 @@ async def _queues(call: WebCall) -> list[str]:
     return [call["queue"]] if call["queue"] else queues
 
 
-async def _events(call: WebCall) -> Events:
+async def _events(call: WebCall) -> EventList:
     backend, catalogue, given = call.backend, await call.backend.catalogue(), call["after"]
     streams = await _queues(call) + ([DAEMONS] if backend.is_whole and not call["queue"] else [])
     wanted = Wanted(tuple((call["only"] or "").replace(",", " ").split()), call["job"] or "", call["task"] or "")
@@ -70,15 +70,15 @@ async def _events(call: WebCall) -> Events:
             found += events
         found = sorted(found, key=lambda event: event.at_ms)[-call["limit"] :]
     secret = await backend.secret()
-    return Events([masked_event(with_owner(each.document(), catalogue.owners), secret) for each in found], after)
+    return EventList([masked_event(with_owner(each.document(), catalogue.owners), secret) for each in found], after)
 
 
-async def _check(call: WebCall) -> Check:
+async def _check(call: WebCall) -> DataCheck:
     findings: list[Finding] = []
     fsck = Fsck(call.backend.verbs, findings.append)
     for queue in await _queues(call):
         await call.backend.run(fsck.queue(queue))
-    return Check(fsck.jobs, findings)
+    return DataCheck(fsck.jobs, findings)
 
 
 async def _drain(call: WebCall, *, on: bool) -> Done:
@@ -87,8 +87,10 @@ async def _drain(call: WebCall, *, on: bool) -> Done:
 
 
 ENDPOINTS = (
-    reads("/events", _events, "The newest events, or what has come since", Events, "", _EVENTS),
-    reads("/fsck", _check, "Check that the data of all jobs is consistent; nothing is repaired", Check, "", (_QUEUE,)),
+    reads("/events", _events, "The newest events, or what has come since", EventList, "", _EVENTS),
+    reads(
+        "/fsck", _check, "Check that the data of all jobs is consistent; nothing is repaired", DataCheck, "", (_QUEUE,)
+    ),
     acts("reload", "/drain", partial(_drain, on=True), "Have the groups of this host claim no jobs", everywhere=True),
     acts("reload", "/drain/undo", partial(_drain, on=False), "Have them claim again", everywhere=True),
 )
