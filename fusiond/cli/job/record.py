@@ -77,11 +77,10 @@ def page(
             ("progress", _progress(record.progress, now_ms)),
             ("result", record.result and record.result.decode(errors="replace")),
             ("error" if record.status is JobStatus.FAILED else "last error", _error(record.error)),
-            (f"output of attempt {record.printed_attempt}", record.printed),
-            ("broken", record.broken),
         ]
     )
-    return "\n\n".join(filter(None, (shown, _history(record))))
+    ends = fields([(f"output of attempt {record.printed_attempt}", record.printed), ("broken", record.broken)])
+    return "\n\n".join(filter(None, (shown, _history(record), ends)))
 
 
 def _moment(at_ms: int | None, now_ms: float) -> str:
