@@ -113,8 +113,8 @@ def test_a_long_name_pushes_no_number_off_a_screen_of_80_columns(desk):
             await shown(pilot, lambda: cells(app) and cells(app)[0][1] == "send")
             await pilot.press("enter")
             await shown(pilot, lambda: len(app.screen_stack) == 2)
+            await shown(pilot, lambda: "q" in [key.key_display for key in app.screen.query("FooterKey")])
             assert app.screen.query_one(Static).content.spans
-            assert "q" in [key.key_display for key in app.screen.query("FooterKey")]
             await pilot.press("q", "q")
 
     with connect(desk.settings, Path("/")) as connection:

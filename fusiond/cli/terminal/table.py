@@ -17,7 +17,7 @@ from fusiond.cli.terminal.text import legible, one_line
 _SHORT: Final = 12
 _LEAST: Final = 6
 #: of the last column, below which it stands below the rows; before each line there, and lines of one cell
-_ENOUGH: Final = 40
+_ENOUGH: Final = 60
 _BELOW: Final = "    "
 _MOST_LINES: Final = 3
 

@@ -216,9 +216,9 @@ def test_history_is_read_from_disk_while_the_daemon_is_away(daemon):
     """Newest first, as a table; as JSON oldest first."""
     daemon.start(file())
     daemon.reload(file("main: {processes: 3}"))
-    shown = fusiond_here("history", cwd=daemon.directory).out
+    shown = fusiond_here("history", "--wide", cwd=daemon.directory).out
     daemon.stop()
-    away = fusiond_here("history", cwd=daemon.directory)
+    away = fusiond_here("history", "--wide", cwd=daemon.directory)
     assert [line.split()[0] for line in away.out.splitlines()] == ["GENERATION", "2", "1"]
     assert [line.split()[0] for line in shown.splitlines()] == ["GENERATION", "2", "1"]
     entries = fusiond_here("history", "--json", cwd=daemon.directory).json
