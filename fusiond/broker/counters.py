@@ -34,7 +34,7 @@ LIMITS: Final = (
 #: so many minutes are kept; s in one of them
 MINUTES, MINUTE = 120, 60
 #: minutes over which a rate is measured; hashes in one round trip
-RATE_MINUTES, _HOURS_AT_ONCE = 10, 500
+RATE_MINUTES, _HOURS_AT_ONCE = 3, 500
 
 #: the jobs of all those tasks that are not counted one by one; lua/shared/tally.lua has the same name
 OTHERS: Final = b"(other)"

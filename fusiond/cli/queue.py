@@ -47,7 +47,7 @@ def _list(options: arguments.Options) -> int:
     """
     [broker] List each queue with its jobs by status, how fast jobs come and go, and when it is empty if it goes on so.
 
-    IN and OUT are jobs per second over the last 10 minutes, retries included; Redis knows them if `metrics: true` or
+    IN and OUT are jobs per second over the last 3 minutes, retries included; Redis knows them if `metrics: true` or
     `web` is in the file.
     """
     from fusiond.inspecting.queues import count_each

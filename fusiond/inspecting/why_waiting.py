@@ -88,4 +88,4 @@ def _place(verbs: Verbs, job: JobRecord, span: Span) -> Plan[str]:
     if counts.max_running is not None and counts.started >= counts.max_running:
         words += f"; the queue runs {counts.started:,} of at most {counts.max_running:,} jobs at once"
     leaves = (yield from verbs.rates([job.queue], time.time()))[job.queue].leaves
-    return words + (f"; about in {span((place + 1) / leaves)}, as of the last 10 minutes" if leaves else "")
+    return words + (f"; about in {span((place + 1) / leaves)}, as of the last 3 minutes" if leaves else "")

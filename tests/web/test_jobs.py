@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import re
+from importlib.resources import files
 
 import pytest
 
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.enqueue_options import Options
 from fusiond.job import JobStatus
+from fusiond.web.pages.job_search import FILTERS
 
 
 @pytest.fixture
@@ -63,6 +65,13 @@ def test_of_scheduled_jobs_those_that_are_due_next_come_first(dashboard, desk):
     assert ask("&text=in") == ask("")
     assert ask("&order=newest") == ["in2", "in4", "in1", "in3"]
     assert "those that are due next first" in dashboard.get("/jobs?state=scheduled").text
+
+
+def test_an_act_on_all_that_match_keeps_each_filter():
+    """Each input of the search is in the form of the page that counts them: what is shown is what is changed."""
+    form = (files("fusiond.web") / "templates" / "jobs.html").read_text()
+    kept = re.search(r"in asked if value and name in \(([^)]*)\)", form)[1]
+    assert {name.strip(' "') for name in kept.split(",")} == {each.name for each in FILTERS}
 
 
 @pytest.mark.parametrize("query", ["queue=reports", "text=passWORD", "text=monthly", "task=report&state=queued"])

@@ -186,7 +186,7 @@ async def _show(call: WebCall) -> Audit:
             await backend.secret(),
             owners=(await backend.catalogue()).owners,
             most=call["limit"],
-            fits=lambda act: name in (None, act.what) and by in act.who.lower(),
+            fits=lambda act: (name is None or f".{act.what}".endswith(f".{name}")) and by in act.who.lower(),
         )
     )
     return Audit(found, kept=True)

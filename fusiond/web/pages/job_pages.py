@@ -141,7 +141,8 @@ async def _list(call: WebCall) -> Jobs:
     owners = sorted({each.owner for each in catalogue.owners.values() if each.owner})
     rows = [row_of(job) for job in found.jobs]
     complete = found.looked_at >= found.among and not found.unreadable and not found.cursor
-    fitting = found.among if filter_of(call.said, catalogue).is_plain else None if found.more else len(found.jobs)
+    is_all = not found.more and len(rows) < call["limit"]
+    fitting = found.among if filter_of(call.said, catalogue).is_plain else len(rows) if is_all else None
     actions = [name for name in ACTIONS if CHANGES[name].meant(call["state"]) and call.user.may(name)]
     queues = await backend.queues()
     return Jobs(rows, found.looked_at, found.among, complete, fitting, actions, found.cursor, queues, tasks, owners)
@@ -190,7 +191,7 @@ async def _show(call: WebCall) -> JobStory:
         progress_message=job.progress.message if job.progress else "",
         hidden=job.args != real.args,
         **owner_of((await backend.catalogue()).owners, job.queue, job.task, job.id)._asdict(),
-        task_suspended_by=await _suspended_by(backend, job.task),
+        task_suspended_by=await task_suspended_by(backend, job.task),
         priorities=(await backend.catalogue()).priorities,
     )
 
@@ -227,7 +228,8 @@ async def _events(backend: Backend, job: JobRecord) -> list[EventRow]:
     return await events_of(backend, job.queue, of_job(job), _EVENTS)
 
 
-async def _suspended_by(backend: Backend, task: str) -> str:
+async def task_suspended_by(backend: Backend, task: str) -> str:
+    """`operator` or `file`; "": nobody has suspended it. Raises BrokerError."""
     found = suspended_tasks((await backend.counts())[0]).get(task)
     return found.what if found else ""
 

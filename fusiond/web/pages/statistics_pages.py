@@ -23,6 +23,7 @@ from fusiond.owners import owner_of
 from fusiond.web.endpoint import NotThere, WebCall, reads, view_of
 from fusiond.web.inputs import Input
 from fusiond.web.pages.audit_pages import ChartMark, marks
+from fusiond.web.pages.job_pages import task_suspended_by
 from fusiond.web.pages.queue_pages import NAME, known_queue
 
 _TASK = Input("task", "the name of a task", "path", pattern="[A-Za-z0-9_.-]{1,100}", required=True)
@@ -63,9 +64,11 @@ class Statistics:
     kind: str
     name: str
     hours: int
-    #: oldest first; the last one has not ended
     owner: str
     runbook_url: str
+    #: who has suspended the task: operator, file, or nobody
+    suspended_by: str
+    #: oldest first; the last one has not ended
     chart: list[Hour]
     #: reloads, rollbacks and new releases in this time
     marks: list[ChartMark]
@@ -107,6 +110,7 @@ async def _statistics(call: WebCall, kind: str, name: str, queues: Sequence[str]
         name=name,
         hours=number,
         **owner_of(catalogue.owners, *(("", name) if kind == "task" else (name,)))._asdict(),
+        suspended_by=await task_suspended_by(call.backend, name) if kind == "task" else "",
         chart=[
             view_of(Hour, hours.get(hour, Tally()), at=hour * HOUR * 1000)
             for hour in hours_between(now - number * HOUR, now)

@@ -16,6 +16,7 @@ const fitting = (part) => {
 }
 
 function add (part) {
+  lines.hidden = false  // what is hidden cannot be scrolled
   const below = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40
   text += part
   if (text.length > MOST) { text = text.slice(-MOST / 2); lines.textContent = fitting(text) } else lines.append(fitting(part))
