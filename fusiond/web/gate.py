@@ -109,8 +109,10 @@ class Gate:
     def _login(self, scope: Scope) -> Response:
         if scope["path"].startswith("/api/") or scope["path"] in ("/live", "/metrics"):
             raise Refusal(401, "log in, or send the header `Authorization: Bearer <token>`")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Refusal(401, "you are not logged in any more, so nothing was done; log in, and do it again")
         where = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-        back = f"?back={quote(where, safe='')}" if scope["method"] == "GET" and where != "/" else ""
+        back = f"?back={quote(where, safe='')}" if where != "/" else ""
         return RedirectResponse(f"/login{back}", 303)
 
     def _check_change(self, scope: Scope, headers: Headers, user: User | None) -> None:

@@ -51,6 +51,8 @@ def test_a_session_ends_when_its_user_logs_out(dashboard):
     assert [dashboard.ask("GET", "/queues", Cookie=each).status for each in (own, others)] == [303, 200]
     ended = EndedSessions(dashboard.directory / "web-ended")
     assert [each.partition("=")[2] in ended for each in (own, others)] == [True, False]
+    act = dashboard.ask("POST", "/queues/default/suspend", "", Cookie=own, Origin=f"http://{dashboard.host}")
+    assert (act.status, "so nothing was done; log in" in act.text) == (401, True)
 
 
 def test_a_cookie_is_for_tls_alone_where_the_browser_uses_it(open_dashboard):
