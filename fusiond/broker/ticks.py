@@ -26,6 +26,8 @@ from fusiond.broker.event_verbs import EventVerbs
 from fusiond.broker.keys import is_name
 from fusiond.callbacks import split
 
+#: epoch ms; the end of the year 9998
+_LAST_TICK: Final = 253_370_764_800_000
 _NUMBERS: Final = ("last", "first_seen", "generation", "last_enqueued", "counted_since")
 #: fields that are there if they are true
 _FLAGS: Final = ("suspended", "last_is_run")
@@ -289,7 +291,7 @@ def _notes(queue: str, entry: str, texts: list[str]) -> list[TickNote]:
     for text_ in texts:
         tick, _, note = text_.partition(" ")
         word, _, ms = note.partition(" ")
-        if not tick.isdigit() or not word:
+        if not (tick.isdigit() and int(tick) < _LAST_TICK) or not word:
             continue  # what no verb has written
         outcome, is_run = _WORDS.get(word[0], word) if len(word) < 3 else word, word.endswith("r")
         if int(tick) in found:

@@ -12,6 +12,7 @@ from fusiond.cli.terminal.text import tell, when
 
 if TYPE_CHECKING:
     from fusiond.inspecting.failure_groups import FailureRow
+    from fusiond.masking import Secret
 
 _HEADINGS: Final = ("JOBS", "TASK", "OWNER", "LAST", "FIRST", "QUEUES", "ERROR")
 #: releases that the table names
@@ -45,12 +46,28 @@ def _failures(options: arguments.Options) -> None:
         counted, _ = session.run(count_each(session.verbs))
         meant = {name: counts for name, counts in counted.items() if name in names}
         seen = session.run(look_at_failures(session.verbs, meant, options.depth))
-    rows = [row for row in seen.rows(catalogue.owners) if row.task in (options.task or [row.task])]
-    rows = [row for row in rows if row.owner in (options.owner or [row.owner])]
+        rows = [row for row in seen.rows(catalogue.owners) if row.task in (options.task or [row.task])]
+        rows = [row for row in rows if row.owner in (options.owner or [row.owner])]
+        rows = [_masked(row, session, catalogue.secret()) for row in rows]
     document, now = [dataclasses.asdict(row) for row in rows], time.time() * 1000
     arguments.answer(options, document, lambda: table(_HEADINGS, [_cells(row, now) for row in rows], right="jobs"))
     if seen.looked_at < seen.among:
         tell(f"note: looked at {seen.looked_at:,} failed jobs of {seen.among:,}; --depth looks at more")
+
+
+def _masked(row: FailureRow, session: broker.Session, secret: Secret) -> FailureRow:
+    """Without the secret arguments of its last job; without a message if that job has just gone."""
+    from dataclasses import replace
+
+    from fusiond.inspecting.job_display import parsed
+    from fusiond.masking import masked_job
+
+    if row.task not in secret:
+        return row
+    queue, _, id_ = row.job.partition("/")
+    job = session.run(session.verbs.job(queue, id_))
+    error = parsed(masked_job(job, secret).error) if job and job.error else None
+    return replace(row, message=str(error.get("message", "")) if isinstance(error, dict) else "")
 
 
 def _cells(row: FailureRow, now: float) -> tuple[object, ...]:

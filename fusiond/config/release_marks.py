@@ -52,7 +52,8 @@ def release_name(directory: str, found: Marks) -> str:
     known = [mark for mark in found.values() if mark]
     if not known and os.path.realpath(directory) != os.path.normpath(directory):
         known = [Mark(os.path.realpath(directory))]
-    return ", ".join(f"{mark.real} of {_moment(mark.changed)}" if mark.changed else mark.real for mark in known)[:200]
+    said = ", ".join(f"{mark.real} of {_moment(mark.changed)}" if mark.changed else mark.real for mark in known)
+    return said[:200].encode(errors="backslashreplace").decode()  # a path may have bytes that are no UTF-8
 
 
 def _moment(ns: int) -> str:

@@ -100,7 +100,8 @@ def _acts(events: Iterable[Event], secret: Secret) -> Iterator[Act]:
         more = 1 + (event.number_of("k") or 0)
         is_near = event.at_ms - last <= _ONE_ACT
         last = event.at_ms
-        if act and is_near and (act.who, act.what) == (event.by[1:], event.name):
+        is_of_jobs = bool(event.job) and not event.words.get("o")
+        if act and is_near and is_of_jobs and (act.who, act.what) == (event.by[1:], event.name):
             act = replace(act, number=act.number + more, job="", message="")
             continue
         if act:

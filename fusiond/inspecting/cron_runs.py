@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -51,7 +52,10 @@ def history(verbs: Verbs, entry: CronEntry, since: int, most: int) -> Plan[list[
     going = [note for note in found if note.outcome == "enqueued"]
     asked = [(verbs.run_status if note.is_run else verbs.status)(*note.job.split("/", 1)) for note in going]
     known = dict(zip(going, (yield from together(asked)), strict=True))
-    return [note._replace(outcome=str(known[note] or "gone")) if note in known else note for note in found]
+    told = [note._replace(outcome=str(known[note] or "gone")) if note in known else note for note in found]
+    # The job of a tick that was moved has ended in another queue than that in which it was enqueued.
+    moved = Counter(note.tick for note in told)
+    return [note for note in told if note.outcome != "gone" or moved[note.tick] == 1]
 
 
 def run_now(verbs: Verbs, config: Config, entry: CronEntry, who: str) -> Plan[JobRef | RunRef]:

@@ -119,7 +119,7 @@ def _row(groups: list[FailureGroup], owners: Owners) -> FailureRow:
     releases: Counter[tuple[int | None, str]] = Counter()
     for key, jobs in ((key, jobs) for group in groups for key, jobs in group.releases.items()):
         generation, _, release = key.partition(",")
-        releases[int(generation) if generation.isdecimal() else None, release] += jobs
+        releases[int(generation) if generation.isdecimal() and len(generation) < 16 else None, release] += jobs
     return FailureRow(
         id=newest.digest,
         task=newest.task,

@@ -14,8 +14,8 @@ from fusiond.inspecting import one_job
 from fusiond.inspecting.one_job import Judgement
 from fusiond.job import JobStatus
 
-#: jobs of one round trip
-_PAGE: Final = 500
+#: jobs of one round trip, which others wait for
+_PAGE: Final = 100
 _WAITING: Final = tuple(status for status in JobStatus if not status.ended)
 _ENDED: Final = tuple(status for status in JobStatus if status.ended)
 _LOST: Final = (JobStatus.FAILED, JobStatus.CANCELED)

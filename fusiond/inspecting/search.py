@@ -207,10 +207,9 @@ def walk(
     while looks and len(found) < most:
         look = looks.pop(0)
         room = min(most - len(found), _FITTING)
-        count = room if wanted.is_plain else _SEARCHED
-        page: JobPage = yield verbs.newest(
-            look.queue, look.status, start=look.start, count=count, wanted=room, **wanted.for_redis
-        )
+        # Redis does not know what is hidden: where a page ends, and when, would tell that it has found it.
+        count, asked = (room, {}) if wanted.is_plain or secret else (_SEARCHED, wanted.for_redis)
+        page: JobPage = yield verbs.newest(look.queue, look.status, start=look.start, count=count, wanted=room, **asked)
         found += _shown(page, wanted, secret, tags)
         looked_at, look.start = looked_at + page.looked_at, page.following
         looks += [look] if page.following else []
@@ -227,12 +226,18 @@ def _resumed(cursor: str, queues: Container[str]) -> tuple[int, int, list[_Look]
     """Of the queues that the caller may see. Raises ValueError."""
     try:
         looked_at, among, left = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor)))
-        looks = [
-            _Look(queue, JobStatus(status), 0, 0, start and f"{float(start):.0f}") for queue, status, start in left
-        ]
-        return int(looked_at), int(among), [look for look in looks if look.queue in queues]
+        looks = [_Look(queue, JobStatus(status), 0, 0, start and str(_number(start))) for queue, status, start in left]
+        return _number(looked_at), _number(among), [look for look in looks if look.queue in queues]
     except (ValueError, TypeError, OverflowError, RecursionError, zlib.error):
         raise ValueError("the cursor is not of an earlier answer; leave it out to begin again") from None
+
+
+def _number(said: Any) -> int:
+    """A number of jobs or a place. Raises ValueError."""
+    number = int(said)
+    if not 0 <= number < 1 << 53:
+        raise ValueError(f"{number} is none that an answer has")
+    return number
 
 
 def _look_at_all_if_unordered(verbs: Verbs, looks: Sequence[_Look]) -> Plan[None]:

@@ -16,16 +16,19 @@ class Selections:
     """Each is kept in memory, under a number that nobody can guess."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Sequence[Name]] = {}
+        #: number → for what and for whom, and the jobs
+        self._kept: dict[str, tuple[object, Sequence[Name]]] = {}
 
-    def keep(self, names: Sequence[Name]) -> str:
-        """The number of a new one; the oldest ones make room for it."""
+    def keep(self, purpose: object, names: Sequence[Name]) -> str:
+        """The number of a new one; the oldest ones make room for it. `purpose`: for what and for whom it is."""
         key = secrets.token_urlsafe(8)
-        self._kept[key] = names
-        while len(self._kept) > 1 and sum(map(len, self._kept.values())) > MOST:
+        self._kept[key] = purpose, names
+        while len(self._kept) > 1 and sum(1 + len(each) for _, each in self._kept.values()) > MOST:
             del self._kept[next(iter(self._kept))]
         return key
 
-    def take(self, key: str) -> Sequence[Name] | None:
-        """Its jobs, once; None: it was taken, or has made room for others."""
-        return self._kept.pop(key, None)
+    def take(self, key: str, purpose: object) -> Sequence[Name] | None:
+        """Its jobs, once; None: it was taken, has made room for others, or is for another purpose."""
+        if self._kept.get(key, (None,))[0] != purpose:
+            return None
+        return self._kept.pop(key)[1]

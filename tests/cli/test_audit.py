@@ -34,6 +34,10 @@ def test_acts_are_told_once_whoever_did_them(heard):
     assert all("@" in act["who"] for act in acts)
     assert heard.fusiond("audit", "--by", acts[0]["who"][:3], "--queue", "reports", "--json").json == acts[:1]
     assert heard.fusiond("audit", "--by", "nobody-else", "--json").json == []
+    heard.fusiond("task", "suspend", "send")
+    heard.fusiond("task", "suspend", "report")
+    told = heard.fusiond("audit", "--json").json[:2]
+    assert {act["about"] for act in told} == {"send", "report"}, "acts on two things are two"
     assert "30 jobs" in heard.fusiond("audit").out
 
 

@@ -57,6 +57,8 @@ def test_a_table_fits_the_terminal(monkeypatch):
     assert all(columns(line) <= 40 for line in lines)
     assert [line.split()[0] for line in lines] == ["NAME", "ERROR", "queue/job-1", "no", "things", "b", "y"]
     assert lines[2].endswith("日…")
+    monkeypatch.setenv("COLUMNS", "1")
+    assert table(["NAME", "CALL", "ERROR"], rows)
     assert (cut("an ordinary call", 14), cut("an extraordinarily long call", 12)) == ("an ordinary…", "an extraord…")
 
 

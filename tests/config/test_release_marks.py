@@ -2,7 +2,7 @@
 
 import os
 
-from fusiond.config.release_marks import in_words, marks, switched
+from fusiond.config.release_marks import in_words, marks, release_name, switched
 
 
 def test_a_directory_is_known_by_its_real_path(tmp_path):
@@ -21,6 +21,14 @@ def test_a_directory_is_known_by_its_real_path(tmp_path):
     assert switched(before, now) == [str(link), below]
     root = os.path.realpath(tmp_path)
     assert in_words(before, now) == f"{link} leads to {root}/2, {below} leads to {root}/2/app"
+
+
+def test_the_name_of_a_release_is_text_whatever_its_path(tmp_path):
+    """It goes into Redis and into messages, which hold UTF-8."""
+    release, link = tmp_path / os.fsdecode(b"rel\xff1"), tmp_path / "current"
+    release.mkdir()
+    link.symlink_to(release)
+    assert release_name(str(link), {}).encode().endswith(b"/rel\\udcff1")
 
 
 def test_a_file_is_known_by_its_time_and_size(tmp_path):

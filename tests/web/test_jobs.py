@@ -1,8 +1,10 @@
 """Jobs: found, shown, changed, over HTTP."""
 
+import base64
 import dataclasses
 import json
 import re
+import zlib
 from importlib.resources import files
 
 import pytest
@@ -92,7 +94,8 @@ def test_a_walk_reaches_each_job_once(dashboard, desk, jobs, query):
     assert (len(everything), len({*everything}), looked_at) == (11, 11, 11)
     page = dashboard.get(f"/jobs?{query}&limit=2&cursor=first").text
     assert 'id="further"' in page
-    for wrong in ("x", "W10=", "bnVsbA=="):
+    forged = base64.urlsafe_b64encode(zlib.compress(b'[-1,1,[["reports","queued","1e308"]]]')).decode()
+    for wrong in ("x", "W10=", "bnVsbA==", forged):
         assert dashboard.get(f"/api/v1/jobs?cursor={wrong}").status == 400
 
 
@@ -240,6 +243,10 @@ def test_jobs_that_are_named_are_changed(dashboard, desk, jobs):
     asked = dashboard.post("/api/v1/jobs/selection", {"job": named, "action": "delete"}).json
     assert (asked["number"], asked["others"], {*asked["jobs"]}) == (2, 2, {jobs["failed"], jobs["finished"]})
     assert dashboard.post("/api/v1/jobs/bulk", {"job": named, "action": "requeue"}).json["jobs"] == 1
+    for nothing in ({"selection": ""}, {"selection": None}, {"job": []}):
+        assert dashboard.post("/api/v1/jobs/bulk", nothing | {"action": "delete"}).status == 400
+    other = {"selection": asked["selection"], "action": "requeue"}
+    assert dashboard.post("/api/v1/jobs/bulk", other).status == 404
     reply = dashboard.post("/api/v1/jobs/bulk", {"selected": True, "action": "delete"})
     assert (reply.status, "no job is selected" in reply.json["error"]) == (400, True)
 

@@ -40,7 +40,7 @@ def test_what_hosts_answer_is_shown_without_secrets_and_markup(open_dashboard, d
         assert found["parts"][0]["text"] == EVIL.replace("s3cret-code", "•••")
         assert (found["after"], found["more"], found["ended"], found["note"]) == ({"d": "[3]"}, True, False, "")
         page = dashboard.get("/jobs/default/a/output?attempt=2&after=" + json.dumps(found["after"]).replace(" ", ""))
-        assert hosts == [("a", None, {}, None), ("a", 2, {"d": "[3]"}, None)]
+        assert hosts == [("a", None, {}, "default"), ("a", 2, {"d": "[3]"}, "default")]
         assert "&lt;script&gt;alert(1)&lt;/script&gt; ••• \n" in page.text
         assert "attempt=2&amp;after=%7B%22d%22" in page.text
         assert dashboard.get("/api/v1/jobs/default/b/output").status == 404
@@ -59,13 +59,13 @@ def test_why_there_is_no_output(dashboard, desk):
 
 
 def test_output_of_another_queue_is_not_shown(open_dashboard, desk, hosts):
-    """A role of some queues may choose the id of a job: it sees what that id has printed in the job's queue alone."""
+    """Whoever may enqueue chooses the id of a job: it has printed what that id has printed in the job's queue alone."""
     desk.run(desk.verbs.enqueue("reports", [NewJob("a", "report", b"[[],{}]")]))
     roles = {"one": Role(("read", "logs"), ("g",), ("rep*",)), "all": Role(("read", "logs"), ("all",))}
     with open_dashboard(roles=roles, **HEADERS) as dashboard:
         for group in ("g", "all"):
             assert ask(dashboard, group, "/api/v1/jobs/reports/a/output").status == 200
-    assert [queue for *_, queue in hosts] == ["reports", None]
+    assert [queue for *_, queue in hosts] == ["reports"] * 2
 
 
 def test_the_page_has_a_link_to_the_store_of_logs(open_dashboard, desk):

@@ -57,6 +57,11 @@ def test_a_search_does_not_confirm_a_guess(dashboard, desk):
         found = dashboard.get(f"/api/v1/jobs?text={text}").json
         assert [job["name"] for job in found["jobs"]] == []
     assert dashboard.get("/api/v1/jobs?text=ann").json["jobs"]
+    for number in range(400):
+        enqueue(desk, f"b{number}", {"password": "pin" if number % 3 and number % 7 else "other"})
+    for text in ("pin", "zzz"):
+        looked_at = dashboard.get(f"/api/v1/jobs?limit=5&cursor=first&text={text}").json["looked_at"]
+        assert looked_at % 5 == 0 or looked_at == 401, "where a page ends tells what is hidden"
 
 
 def test_a_job_that_is_run_again_has_the_real_value(dashboard, desk):

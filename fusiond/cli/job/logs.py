@@ -55,7 +55,8 @@ def _logs(options: arguments.Options) -> int:
         record = _record(session, options.job)
         mask = _mask(session, record)
         shown = _Shown(mask, as_json=options.json, tail=options.tail)
-        found = session.run(ask(session.verbs, _id(options.job), options.attempt))
+        queue = record.queue if record else options.job.rpartition("/")[0] or None
+        found = session.run(ask(session.verbs, _id(options.job), options.attempt, queue=queue))
         shown.show(found)
         after, ended_at = found.after, _ended_at(record)
         try:
@@ -63,7 +64,7 @@ def _logs(options: arguments.Options) -> int:
                 if not found.more:
                     time.sleep(_AGAIN)
                 try:
-                    found = session.run(ask(session.verbs, _id(options.job), options.attempt, after))
+                    found = session.run(ask(session.verbs, _id(options.job), options.attempt, after, queue=queue))
                     if options.follow and ended_at == float("inf"):
                         ended_at = _ended_at(_record(session, options.job))
                 except BrokerUnavailable as error:

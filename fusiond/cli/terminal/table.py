@@ -20,6 +20,7 @@ _LEAST: Final = 6
 _ENOUGH: Final = 60
 _BELOW: Final = "    "
 _MOST_LINES: Final = 3
+_LEAST_ROOM: Final = 20
 
 
 def table(
@@ -82,6 +83,7 @@ def _wrapped(text: str, room: int) -> list[str]:
         return []
     import textwrap
 
+    room = max(room, _LEAST_ROOM)
     return textwrap.wrap(
         text, room, initial_indent=_BELOW, subsequent_indent=_BELOW, max_lines=_MOST_LINES, placeholder="…"
     )

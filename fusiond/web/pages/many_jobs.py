@@ -45,7 +45,7 @@ async def _select(call: WebCall) -> Selection:
     names, left = await _meant(call, act)
     states = act.meant(call["state"])
     noun = f"{' or '.join(states)} job" if not call["job"] and (call["state"] or len(states) == 1) else "job"
-    key = call.backend.selections.keep(names)
+    key = call.backend.selections.keep((act.verb, call.user.name), names)
     shown = [f"{queue}/{id_}" for queue, id_ in names[:_SHOWN]]
     return Selection(key, act.verb, len(names), noun, shown, left)
 
@@ -53,11 +53,14 @@ async def _select(call: WebCall) -> Selection:
 async def _act(call: WebCall) -> Done:
     backend, act = call.backend, CHANGES[call["action"]]
     if call["selection"]:
-        kept = backend.selections.take(call["selection"])
+        kept = backend.selections.take(call["selection"], (act.verb, call.user.name))
         if kept is None:
             raise NotThere("these jobs are not selected any more, or it was done with them; select them again")
         names = [name for name in kept if backend.has(name[0])]
     else:
+        said = call["job"] or call["selected"] or call["queue"] or call["state"] or call["all"]
+        if not said and filter_of(call.said, await backend.catalogue()).is_plain:
+            raise BadInput("name jobs, a filter or a selection; `all: true` means all jobs")
         names, _ = await _meant(call, act)
     done, sentence = outcome_of(act, await backend.run(change_jobs(backend.verbs, act, names, call.asker)))
     return Done(sentence, jobs=done)
@@ -90,6 +93,7 @@ _MEANT = (
     Input("selected", "only jobs that are named, and none if none is", "body", "switch"),
     Input("action", "what is done", "body", words=ACTIONS, required=True),
 )
+_ALL = Input("all", "all jobs, if neither a selection nor jobs nor a filter is named", "body", "switch")
 _SELECTION = Input("selection", "what `/jobs/selection` has given: the jobs that were counted there", "body")
 
 ENDPOINTS = (
@@ -97,5 +101,5 @@ ENDPOINTS = (
         "POST", "/jobs/selection", _select, "Count the jobs with which something would be done", Selection, _MEANT,
         "selection.html", right=BY_ACTION,
     ),
-    acts(BY_ACTION, "/jobs/bulk", _act, "Requeue, cancel or delete jobs", (*_MEANT, _SELECTION)),
+    acts(BY_ACTION, "/jobs/bulk", _act, "Requeue, cancel or delete jobs", (*_MEANT, _SELECTION, _ALL)),
 )  # fmt: skip

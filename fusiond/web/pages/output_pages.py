@@ -49,8 +49,7 @@ async def _show(call: WebCall) -> Printed:
     backend, given = call.backend, call["after"] or {}
     if not all(isinstance(place, str) for place in given.values()):
         raise BadInput("after: give it as the answer before has it")
-    queue = None if backend.is_whole else job.queue
-    found = await backend.run(ask(backend.verbs, job.id, call["attempt"], given, queue=queue))
+    found = await backend.run(ask(backend.verbs, job.id, call["attempt"], given, queue=job.queue))
     secret = await backend.secret()
     parts = [
         PrintedPart(part.attempt, part.at, answer.host, masked_job(replace(job, printed=part.text), secret).printed)
