@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
@@ -12,7 +13,7 @@ from fusiond.cli.find import broker
 from fusiond.cli.terminal.confirm import confirm
 from fusiond.cli.terminal.progress import Progress
 from fusiond.cli.terminal.table import table
-from fusiond.cli.terminal.text import count, span, tell
+from fusiond.cli.terminal.text import clock, count, span, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from fusiond.broker.counters import Rate
     from fusiond.broker.records import Counts
     from fusiond.errors import BrokerError
+    from fusiond.inspecting.audit import Act
 
 #: of the table of queues
 HEADINGS: Final = ("QUEUE", "QUEUED", "OLDEST", "SCHEDULED", "STARTED", "FAILED", "NOTES")
@@ -47,18 +49,22 @@ def _list(options: arguments.Options) -> int:
     """
     [broker] List each queue with its jobs by status, how fast jobs come and go, and when it is empty if it goes on so.
 
-    IN and OUT are jobs per second over the last 3 minutes, retries included; Redis knows them if `metrics: true` or
+    IN/S and OUT/S are jobs per second over the last 3 minutes, retries included; Redis knows them if `metrics: true` or
     `web` is in the file.
     """
+    from fusiond.inspecting.audit import who_suspended
     from fusiond.inspecting.queues import count_each
 
     with broker.session(options) as session:
         counted, unreadable = session.run(count_each(session.verbs))
         rates = session.run(session.verbs.rates([*counted], time.time()))
+        suspended = [name for name, counts in counted.items() if counts.suspended_by_operator]
+        found = [(name, session.run(who_suspended(session.verbs, name))) for name in suspended]
+    acts = {name: act for name, act in found if act}
     said = [
         {**document, **_rates(rates[document["name"]], counted[document["name"]])} for document in documents(counted)
     ]
-    arguments.answer(options, said, lambda: listed(counted, rates))
+    arguments.answer(options, said, lambda: listed(counted, rates, acts))
     return complain(unreadable)
 
 
@@ -155,10 +161,14 @@ def documents(counted: Mapping[str, Counts]) -> list[dict[str, Any]]:
     ]
 
 
-def listed(counted: Mapping[str, Counts], rates: Mapping[str, Rate] | None = None) -> str:
-    """The counts as a table. `rates`: beside them, how fast jobs come and go."""
+def listed(
+    counted: Mapping[str, Counts],
+    rates: Mapping[str, Rate] | None = None,
+    acts: Mapping[str, Act] = MappingProxyType({}),
+) -> str:
+    """The counts as a table. `rates`: beside them, how fast jobs come and go; `acts`: who has suspended a queue."""
     right = "queued oldest scheduled started failed in/s out/s empty"
-    rows = [queue_row(name, counts) for name, counts in counted.items()]
+    rows = [queue_row(name, counts, acts.get(name)) for name, counts in counted.items()]
     if rates is None:
         return table(HEADINGS, rows, right=right)
     headings = (*HEADINGS[:3], "IN/S", "OUT/S", "EMPTY", *HEADINGS[3:])
@@ -177,22 +187,23 @@ def _rate_cells(rate: Rate, counts: Counts) -> tuple[str, str, str]:
     return come, f"{rate.leaves:,.1f}", "now" if not waiting else "never" if empty is None else f"in {span(empty)}"
 
 
-def queue_row(name: str, counts: Counts) -> tuple[object, ...]:
-    """The cells of one queue, as of HEADINGS."""
+def queue_row(name: str, counts: Counts, act: Act | None = None) -> tuple[object, ...]:
+    """The cells of one queue, as of HEADINGS. `act`: by which an operator has suspended it."""
     return (
         name,
         counts.queued + counts.inbox,
         "" if counts.oldest_wait_ms is None else span(counts.oldest_wait_ms / 1000),
         *(getattr(counts, heading.lower()) for heading in HEADINGS[3:-1]),
-        ", ".join(_notes(counts)),
+        ", ".join(_notes(counts, act)),
     )
 
 
-def _notes(counts: Counts) -> Iterable[str]:
+def _notes(counts: Counts, act: Act | None) -> Iterable[str]:
     from fusiond.inspecting.queues import limits_in_words
 
     if counts.suspended_by_operator or counts.suspended_by_file:
-        yield f"suspended by {'the operator' if counts.suspended_by_operator else 'the file'}"
+        who = f"{act.who}, {clock(act.at)}" if act else "the operator"
+        yield f"suspended by {who if counts.suspended_by_operator else 'the file'}"
     yield from limits_in_words(counts)
     yield from (f"{each.jobs:,} held of task {each.task}" for each in counts.held_tasks if each.jobs)
     if counts.limited:

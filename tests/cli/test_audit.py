@@ -117,3 +117,11 @@ def test_show_says_why_a_job_has_not_begun(heard):
     key = heard.verbs.keys.of("default", "metrics", "minutes")
     heard.run(plain(as_is, "HSET", key, f"i {minute - 2}", 2, f"f {minute - 2}", 6))
     assert "; about in " in heard.fusiond("job", "show", name).out
+
+
+def test_the_list_of_queues_names_who_suspended_one(heard):
+    """And when; without events it is an operator."""
+    heard.fusiond("suspend", "reports")
+    [act] = heard.fusiond("audit", "--json").json
+    [line] = [line for line in heard.fusiond("queue", "list", "--wide").out.splitlines() if "reports" in line]
+    assert f"suspended by {act['who']}, " in line

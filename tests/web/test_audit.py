@@ -30,6 +30,7 @@ def test_acts_of_operators_are_found_among_events_of_jobs(dashboard, desk):
     what = lambda query: [act["what"] for act in dashboard.get(f"/api/v1/audit?{query}").json["acts"]]  # noqa: E731
     assert (what("event=suspended"), what("limit=1")) == (["suspended"], ["resumed"])
     assert (what("by=THE+TOKEN&since=1h"), what("by=ada")) == (["resumed", "suspended"], [])
+    assert (what("thing=REPORT"), what("thing=mail")) == (["resumed", "suspended"], [])
     assert "suspended" in dashboard.get("/audit").text
 
 

@@ -26,6 +26,7 @@ _QUICK: Final = 0.12
 _MARKED: Final = frozenset({"reload.applied", "rollback", "release.loaded"})
 _LIMIT = Input("limit", "acts to show", form="number", default=100, least=1, most=500)
 _BY = Input("by", "a part of the name of who did it")
+_THING = Input("thing", "a part of the name of the queue, job, task, entry or lock that it is about")
 _SINCE = Input("since", "a time, or how long ago, such as 2h; none: as long as it is kept", form="moment")
 _ONLY = Input("event", "the name of an event, such as requeued or reload.refused", pattern="[a-z_.]{1,60}")
 
@@ -177,7 +178,12 @@ async def _show(call: WebCall) -> Audit:
     if backend.config.events is None:
         return Audit([], kept=False)
     streams = [*await backend.queues(), *([DAEMONS] if backend.is_whole else [])]
-    name, by = call["event"], (call["by"] or "").lower()
+    name, by, thing = call["event"], (call["by"] or "").lower(), (call["thing"] or "").lower()
+
+    def fits(act: Act) -> bool:
+        is_named = name is None or f".{act.what}".endswith(f".{name}")
+        return is_named and by in act.who.lower() and thing in f"{act.queue} {act.job} {act.task} {act.about}".lower()
+
     found = await backend.run(
         acts(
             backend.verbs,
@@ -186,12 +192,12 @@ async def _show(call: WebCall) -> Audit:
             await backend.secret(),
             owners=(await backend.catalogue()).owners,
             most=call["limit"],
-            fits=lambda act: (name is None or f".{act.what}".endswith(f".{name}")) and by in act.who.lower(),
+            fits=fits,
         )
     )
     return Audit(found, kept=True)
 
 
 ENDPOINTS = (
-    reads("/audit", _show, "Who did what, the newest first", Audit, "audit.html", (_ONLY, _BY, _SINCE, _LIMIT)),
+    reads("/audit", _show, "Who did what, the newest first", Audit, "audit.html", (_ONLY, _BY, _THING, _SINCE, _LIMIT)),
 )
