@@ -106,8 +106,10 @@ class Desk(Running):
             return sys.executable
         if word.startswith(("/etc/", "/tmp/")):
             return str(self.directory) + word
+        if word == "STEP":
+            return "wait"
         if word == "RUN":
-            if words[:2] == ["flow", "retry"]:
+            if words[:2] == ["flow", "requeue"]:
                 # The command before has canceled it, which takes until the child of its step has been killed.
                 until(lambda: self.client.flow_run(self._run).status() == "canceled", self.text)
             return self._run

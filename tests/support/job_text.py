@@ -17,7 +17,7 @@ WORDS = {
     "q": "queued_at", "k": "crashes", "r": "rescues", "i": "interrupted", "m": "permit",
     "w": "snoozed_since", "a": "cancel", "y": "unique", "o": "last_outcome", "n": "attempts", "p": "limit",
     "s": "score",
-    "v": "priority",
+    "v": "priority", "u": "ran_with",
     "e": "ended_at", "R": "result", "E": "error", "H": "history", "G": "progress",
 }  # fmt: skip
 #: written as ms after created_at

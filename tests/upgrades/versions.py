@@ -24,7 +24,7 @@ NEWER = (
     Edit("broker/lua/claim.lua", "-- claim(queue,", "-- newer than\n-- claim(queue,"),
     Edit("broker/lua/shared/job.lua", "(h.others or ''), h.task", "(h.others or ' Vnewer'), h.task"),
     Edit("broker/hosts/daemons.py", '" ".join(map(str, self))', '" ".join([*map(str, self), "newer"])'),
-    Edit("broker/hosts/daemons.py", '"digests": digests or {},', '"digests": digests or {}, "newer": 1,'),
+    Edit("broker/hosts/daemons.py", '"digests": digests or {}}', '"digests": digests or {}, "newer": 1}'),
     Edit("schedule/publishing.py", '| ({"follow": follow}', '| {"newer": 1} | ({"follow": follow}'),
     Edit("broker/ticks.py", '"args": self.args.decode()}', '"args": self.args.decode(), "newer": 1}'),
     Edit("flows/progress.py", "dataclasses.asdict(self), sep", '{**dataclasses.asdict(self), "newer": 1}, sep'),
