@@ -18,7 +18,7 @@ _BOX = Markup(
     '<text x="{}" y="{}">{}</text><text class="dim" x="{}" y="{}">{}</text></g></a>'
 )
 _CURVE = Markup('<path d="M{} {} C{} {} {} {} {} {}"/>')
-_WHOLE = Markup('<svg class="steps" role="img" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">{}{}</svg>')
+_WHOLE = Markup('<svg class="steps" role="group" aria-label="{}" viewBox="0 0 {} {}" width="{}" height="{}">{}{}</svg>')
 
 _BAR = Markup(
     '<svg class="bar-of {}" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">'
