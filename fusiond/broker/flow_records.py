@@ -147,7 +147,7 @@ class FlowVerbs(VerbGroup):
         return plain(lambda ids: [decoded(each) for each in ids], "ZREVRANGE", key, first, first + most - 1)
 
     def end_step(self, queue: str, where: StepOf, letter: str, why: str) -> Call[None]:
-        """A job of a step has ended, as its outbox would say it; what was told before changes nothing."""
+        """A job of a step has ended, as its effects would say it; what was told before changes nothing."""
         return scripted("flow_end", self.keys.root(queue), (*where, letter, why), nothing)
 
     def write_run(self, queue: str, run: str, version: int | None, write: RunWrite) -> Call[bool]:

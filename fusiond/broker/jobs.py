@@ -31,8 +31,8 @@ from fusiond.broker.records import (
 from fusiond.callbacks import split
 from fusiond.job import new_token
 
-#: added to a reply of `settle`: the queue's outbox has something
-OUTBOX = 8
+#: added to a reply of `settle`: the queue has effects to deliver
+EFFECTS = 8
 #: more than any job has: one that was rescued too often fails only when a dispatcher takes it
 _MOST_RESCUES = 2**31 - 1
 #: replies of `enqueue.lua`
@@ -126,7 +126,7 @@ class JobVerbs(VerbGroup):
 
         1: settled · 2: it was settled by this very attempt before · 0: fenced, the lease was lost. Of an outcome after
         which the job was to go on, 3: it failed, since it was snoozed for too long · 4: it was canceled.
-        With OUTBOX added to any of them, `deliver` has something to do.
+        With EFFECTS added to any of them, `deliver` has something to do.
         """
         words: list[Word] = ["", *events] if events else []
         payload = _told_payload if events else _payload
@@ -135,7 +135,7 @@ class JobVerbs(VerbGroup):
             words += (*common, len(each) // 2, *each)
         if measured:
             words += measured_words(outcomes, measured)
-        return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes), OUTBOX + 4))
+        return scripted("settle", self.keys.root(queue), words, numbers(len(outcomes), EFFECTS + 4))
 
 
 def new_job_words(job: NewJob) -> list[Word]:

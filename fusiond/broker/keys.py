@@ -51,10 +51,10 @@ Every key: the data model.
                         HASH    the same of the last 120 minutes, of all tasks together: "<name> <minute>"
     ns:{q}:metrics:hour:<epoch hour>
                         HASH    the same of one hour: "<name> <task>"; of the last 30 days
-    ns:{q}:outbox       HASH    what other queues are to be told, and jobs that move there:
+    ns:{q}:effects      HASH    what other queues are to be told, and jobs that move there:
                                 target -> highest number of an entry; see
                                 lua/shared/follow.lua
-    ns:{q}:outbox:<target>
+    ns:{q}:effects:<target>
                         LIST    the entries for one queue: "<number> <entry>"
     ns:{q}:taken        HASH    other queue -> highest number of its entries that was taken here
     ns:{q}:parents:<id> HASH    of a job that waits for others: how many, and which; see lua/shared/after.lua
@@ -129,7 +129,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:@-]{1,255}")
 #: one priority's part of the score; see lua/shared/score.lua
 BAND = 2**43
 #: the layout that this code reads and writes
-LAYOUT = 4
+LAYOUT = 5
 #: ends the key of a job's arguments where these are large, and stand beside its text; see lua/shared/job.lua
 LARGE_ARGS = b"/args"
 

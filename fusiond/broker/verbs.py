@@ -11,7 +11,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     maintenance/whole_queues.py purge · requeue_broken · drop_broken
     maintenance/held_verbs.py has_held_tasks · look_at_held_tasks · end_held
     maintenance/moving.py     move
-    outbox.py                 deliver · delivery
+    effects.py                 deliver · delivery
     flow_records.py           run_record · run_status · step_ends · step_items · runs_to_advance · runs · end_step
                               write_run
     event_verbs.py            events_behind · events_before · keep_events · keeps_events · record_event · hold_sink

@@ -3,7 +3,7 @@ End the steps of runs whose jobs are gone: a key that was deleted or evicted, or
 Nobody else tells the run, which would wait for ever.
 
 1. jobs       that have begun, whose end the run does not know, and that are not in the queue of their task
-2. elsewhere  a job that was moved is in another queue, or in an outbox, as its begin and its end may be
+2. elsewhere  a job that was moved is in another queue, or among the effects, as its begin and its end may be
 3. end        the step's job has failed, or was canceled if the run is canceled
 
 Each look takes a page of the runs that go on, and of each step a page of its jobs, by chance: so its cost is bounded,
@@ -53,18 +53,18 @@ def _look_at_step(broker: Verbs, queue: str, run: Run, name: str, first: int) ->
     def is_in(queue: str, id_: str) -> Call[int]:
         return plain(number, "EXISTS", broker.keys.of(queue, kind, id_))
 
-    def outbox(source: str, target: str) -> Call[int]:
-        return plain(number, "LLEN", f"{broker.keys.of(source, 'outbox')}:{target}")
+    def effects(source: str, target: str) -> Call[int]:
+        return plain(number, "LLEN", f"{broker.keys.of(source, 'effects')}:{target}")
 
     wheres = yield from Advancer(broker).unended(queue, run, name, first, min(first + PAGE, stands.begun))
     ids = [id_of_job(step, where._replace(round=1) if step.flow else where) for where in wheres]
-    begins, *stays = yield [outbox(queue, place), *(is_in(place, id_) for id_ in ids)]
+    begins, *stays = yield [effects(queue, place), *(is_in(place, id_) for id_ in ids)]
     if begins or all(stays):
         return
     queues = yield broker.queues()
-    on_its_way = [outbox(source, target) for source in queues for target in queues]
+    on_its_way = [effects(source, target) for source in queues for target in queues]
     for where, id_, stay in zip(wheres, ids, stays, strict=True):
-        # Twice, with the outboxes between: a job that moves meanwhile is in one of the three. The outboxes come after a
+        # Twice, with the effects between: a job that moves meanwhile is in one of the three. The effects come after a
         # look at the jobs, since a job that is dropped has told of its end before.
         there = [is_in(each, id_) for each in queues]
         if not stay and not any((yield [*there, *on_its_way, *there])):

@@ -1,7 +1,7 @@
 """
 What people and producers ask of runs: start, suspend, resume, cancel, requeue, list, show, and the result.
 
-A change is written to the record first; then the run is advanced and the outbox delivered, here and now. If this
+A change is written to the record first; then the run is advanced and the effects delivered, here and now. If this
 process ends in between, whoever comes next does the rest.
 """
 
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fusiond.broker.call import Call, Plan, Unreadable, looked_at
+from fusiond.broker.effects import FEW_PAGES, PAGES
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepOf
-from fusiond.broker.outbox import FEW_PAGES, PAGES
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model.flow_steps import INPUT
 from fusiond.enqueue_options import encoded
@@ -127,7 +127,7 @@ class RunControl:
         """
         A run begins; with the id of one that is there, nothing does.
 
-        Only this run is taken further, and a few pages of its queue's outbox are delivered: dispatchers and the
+        Only this run is taken further, and a few pages of its queue's effects are delivered: dispatchers and the
         schedulers do what is left.
 
         Args:
@@ -152,7 +152,7 @@ class RunControl:
             yield from self.advancer.advance(ref.queue, ref.id)
             # the runs that are its steps
             yield from self.advancer.advance_some(ref.queue)
-            yield from deliver_outbox(self._broker, ref.queue, pages=FEW_PAGES)
+            yield from deliver_effects(self._broker, ref.queue, pages=FEW_PAGES)
         except BrokerError as error:
             log.debug("flow run %s is begun by a daemon: %s", ref.name, error)
         return ref
@@ -184,7 +184,7 @@ class RunControl:
         # A job that waited has ended by this call; nobody else may be there to bring its end.
         steps = [step for flow in run.shape.flows.values() for step in flow.steps.values()]
         for queue in sorted({step.queue for step in steps if step.task}):
-            yield from deliver_outbox(self._broker, queue)
+            yield from deliver_effects(self._broker, queue)
         return True
 
     def requeue(self, ref: RunRef, *, who: str = "") -> Plan[bool]:
@@ -195,7 +195,7 @@ class RunControl:
                 return False
             write = RunWrite(requeued_fields(run), again_ms=0, event="flow.requeued", who=who)
             if (yield self._broker.write_run(ref.queue, ref.id, run.record.version, write)):
-                yield from deliver_outbox(self._broker, ref.queue, advance=True)
+                yield from deliver_effects(self._broker, ref.queue, advance=True)
                 return True
 
     def view(self, ref: RunRef) -> Plan[RunView]:
@@ -243,7 +243,7 @@ class RunControl:
     def _changed(self, ref: RunRef, mutate: Callable[[RunState], bool], event: str, who: str) -> Plan[str]:
         run = yield from self._of_root(ref)
         yield from self.advancer.change(ref.queue, ref.id, mutate, event, who)
-        yield from deliver_outbox(self._broker, ref.queue, advance=True)
+        yield from deliver_effects(self._broker, ref.queue, advance=True)
         run = yield from self._read(ref)
         return run.state.word
 
@@ -267,9 +267,9 @@ class RunControl:
             raise Unreadable(f"{ref.name}: its record cannot be read: {error!r}; {remedy}") from error
 
 
-def deliver_outbox(broker: Verbs, queue: str, *, advance: bool = False, pages: int = PAGES) -> Plan[int]:
+def deliver_effects(broker: Verbs, queue: str, *, advance: bool = False, pages: int = PAGES) -> Plan[int]:
     """
-    Deliver what the outbox of a queue has, and take the runs of flows a step further that go on by that.
+    Deliver what the effects of a queue has, and take the runs of flows a step further that go on by that.
 
     Args:
         broker: the verbs.

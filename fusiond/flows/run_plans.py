@@ -5,7 +5,7 @@ Take runs of flows a step further.
 2. settle   what follows from the jobs that have ended (progress.py)
 3. begin    each step that may: read the results that it refers to, make its arguments
 4. write    the new state together with the jobs that begin, unless the run was changed since it was read. The jobs go
-            through the outbox of the flow's queue; their ids follow from the run, so none begins twice
+            as effects of the flow's queue; their ids follow from the run, so none begins twice
 5. repeat   where somebody else was first, or a step has more jobs than are begun at once
 
 Whoever takes in the end of a step, or sweeps, does this; a run that nobody has advanced within 3 s is told to the next.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusiond.broker.call import Call, Plan
-from fusiond.broker.outbox import FEW_PAGES
+from fusiond.broker.effects import FEW_PAGES
 from fusiond.broker.records import Existing, NewJob
 from fusiond.broker.redis.durability import CONFIRM_MS, DURABILITIES, Durability, confirmation
 from fusiond.broker.verbs import Verbs

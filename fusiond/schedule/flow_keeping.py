@@ -12,7 +12,7 @@ import time
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
-from fusiond.flows.run_control import deliver_outbox
+from fusiond.flows.run_control import deliver_effects
 from fusiond.schedule.publishing import refusals_logged
 
 #: seconds between two looks
@@ -44,4 +44,4 @@ class FlowKeeper:
         self._next = time.monotonic() + LOOK_AGAIN
         for queue in self._queues:
             with refusals_logged(f"queue '{queue}': runs of flows were not looked after"):
-                await self._connection.run(deliver_outbox(self._broker, queue, advance=True))
+                await self._connection.run(deliver_effects(self._broker, queue, advance=True))

@@ -3,7 +3,7 @@ Sweep: the housekeeping that no other operation does.
 
 1. list     the queues about once a minute, each daemon at a moment of its own
 2. rescue   the jobs whose lease had expired before the last sweep: no dispatcher claims from their queue
-3. deliver  what the queue's outbox has for other queues
+3. deliver  the effects that the queue has for other queues
 4. sweep    each queue in a bounded number of steps, one round trip each; the next sweep goes on from there. Only
             jobs that are to be placed again, since `fair_by` has changed, are not left to it
 
@@ -23,7 +23,7 @@ from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
 from fusiond.flows.lost_jobs import end_lost_jobs
-from fusiond.flows.run_control import deliver_outbox
+from fusiond.flows.run_control import deliver_effects
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Sweeper:
         if steps == STEPS:
             await self._rescue(queue, swept.expired)
             await self._connection.run(end_lost_jobs(self._broker, queue, self._rand))
-            await self._connection.run(deliver_outbox(self._broker, queue, advance=True))
+            await self._connection.run(deliver_effects(self._broker, queue, advance=True))
         self._cursors[queue] = swept.cursor
         if swept.placing or (steps > 1 and (swept.cursor or swept.trimmed >= LIMIT)):
             self._todo.append((queue, max(1, steps - 1)))

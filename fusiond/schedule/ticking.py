@@ -28,7 +28,7 @@ from fusiond.broker.ticks import DecidedTicks
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable, JobNotFound
-from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
+from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.schedule import drift, tick_log
 from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap
 from fusiond.schedule.overdue import OverdueLog
@@ -128,7 +128,7 @@ class Ticker:
         for queue in {_decided(each).queue for each, _ in ticked if _decided(each).run}:
             # What is refused there is looked after later, and must not keep other entries from their ticks.
             with refusals_logged(f"queue '{queue}': a run of a flow was not begun at once"):
-                await self._connection.run(deliver_outbox(self._broker, queue, advance=True))
+                await self._connection.run(deliver_effects(self._broker, queue, advance=True))
 
     async def _declare(self, undeclared: Sequence[WatchedEntry]) -> None:
         """Have entries tick as this file says, unless another living daemon has a newer file that says otherwise."""

@@ -18,7 +18,7 @@ from fusiond.flows.run_control import RunControl, RunRef
 from fusiond.job import JobStatus
 
 #: what stays of a queue: the part of a key behind its root
-_KEPT: Final = (b"conf", b"seq", b"wake", b"claim", b"outbox", b"taken")
+_KEPT: Final = (b"conf", b"seq", b"wake", b"claim", b"effects", b"taken")
 #: seconds between two looks at what runs
 _PAUSE: Final = 0.01
 #: jobs or keys of one round trip

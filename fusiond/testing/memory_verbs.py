@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fusiond.broker.call import Call, Plan
+from fusiond.broker.effects import PAGES, Deliveries
 from fusiond.broker.flow_records import RunRecord, RunWrite, StepEnd
 from fusiond.broker.hosts.catalogue import DaemonRecord, Registry, Serving, declared
 from fusiond.broker.hosts.host_records import Declared
 from fusiond.broker.maintenance.operator import Canceled
-from fusiond.broker.outbox import PAGES, Deliveries
 from fusiond.broker.records import JobOutcome, NewJob, Stored
 from fusiond.broker.verbs import Verbs
 from fusiond.config.accepted.snapshot import Snapshot

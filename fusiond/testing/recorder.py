@@ -30,7 +30,7 @@ from fusiond.client.base import BaseClient
 from fusiond.config.model import Config
 from fusiond.enqueue_options import Duration, Options, dotted_path, duration, encoded
 from fusiond.errors import FusionError, ResultTimeout
-from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
+from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.job import JobStatus
 from fusiond.producer.flow_calls import FlowStarter
 from fusiond.producer.new_jobs import JobMaker, MadeJob, TaskCall
@@ -194,7 +194,7 @@ class Recorder(Sequence[RecordedJob]):
         flows = self._verbs.flow_runs
         flows.tick()
         for queue in flows.queues_to_advance():
-            self.answer(deliver_outbox(self._verbs, queue, advance=True))
+            self.answer(deliver_effects(self._verbs, queue, advance=True))
 
     @property
     def _control(self) -> RunControl:

@@ -75,7 +75,7 @@ class Yard:
         return {name: getattr(found, name) for name in ("queued", "scheduled", "deferred", "started", "inbox")}
 
     def undelivered(self):
-        keys = [self.broker.keys.of(here, "outbox", there) for here, there in ((A, B), (B, A))]
+        keys = [self.broker.keys.of(here, "effects", there) for here, there in ((A, B), (B, A))]
         return [self.run(plain(as_is, "LLEN", key)) for key in keys]
 
 
@@ -226,7 +226,7 @@ def test_a_job_that_comes_back_to_a_lost_lock_fails(yard):
 
 
 def test_a_large_job_moves_whole(yard):
-    """Jobs go to the outbox a megabyte at a time; their arguments arrive byte for byte."""
+    """Jobs go to the effects a megabyte at a time; their arguments arrive byte for byte."""
     args = b'[["%s"],{}]' % (b"x" * 700_000)
     yard.run(yard.broker.enqueue(A, [NewJob(id_, "t", args) for id_ in ("a", "b", "c")]))
     assert [yard.move().jobs for _ in range(3)] == [2, 1, 0]
@@ -234,10 +234,10 @@ def test_a_large_job_moves_whole(yard):
     assert yard.finish() + yard.finish() == ["a", "b", "c"]
 
 
-def test_nothing_leaves_while_the_outbox_is_of_another_type(yard):
+def test_nothing_leaves_while_the_effects_is_of_another_type(yard):
     """An error comes before the first job is touched."""
     yard.enqueue("a")
-    yard.run(plain(as_is, "SET", yard.broker.keys.of(A, "outbox", B), "text"))
+    yard.run(plain(as_is, "SET", yard.broker.keys.of(A, "effects", B), "text"))
     with pytest.raises(BrokerError, match="another type"):
         yard.move()
     assert yard.finish(A) == ["a"]

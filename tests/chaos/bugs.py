@@ -497,10 +497,10 @@ BUGS = {
             )
         ],
     ),
-    "an outbox that is emptied early": Bug(
-        "outbox", "drops the entries for a queue before that queue has them", "sequels",
-        [Edit("broker/lua/outbox.lua", "  if #reply > 1 then return reply end\n",
-              "  if #reply > 1 then redis.call('DEL', OUTBOX .. ':' .. target) return reply end\n")],
+    "effects that are dropped early": Bug(
+        "effects", "drops the entries for a queue before that queue has them", "sequels",
+        [Edit("broker/lua/effects.lua", "  if #reply > 1 then return reply end\n",
+              "  if #reply > 1 then redis.call('DEL', EFFECTS .. ':' .. target) return reply end\n")],
     ),
     "a lock that anyone frees": Bug(
         "settle", "frees the lock of another job", "unique jobs",

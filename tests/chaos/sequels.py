@@ -99,7 +99,7 @@ def _act(client, rand, names, waiting):
 def _rest(plant, waiting):
     """What is wrong once nothing waits or runs. AssertionError: something does."""
     plant.rest(*QUEUES, "told", patience=PATIENCE)
-    # an outbox that nobody has emptied is emptied by the next sweep
+    # effects that nobody has emptied is emptied by the next sweep
     time.sleep(4)
     plant.rest(*QUEUES, "told", patience=PATIENCE)
     ended = {job.name: job for queue in QUEUES for job in _jobs(plant, queue)}

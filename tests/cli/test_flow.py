@@ -7,7 +7,7 @@ import re
 import pytest
 
 from fusiond import AsyncClient, BadArguments, BrokerUnfit, Client, JobNotFound, UnknownTask
-from fusiond.flows.run_control import deliver_outbox
+from fusiond.flows.run_control import deliver_effects
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from tests.support.fusiond_desk import QUEUES, TASKS
 
@@ -27,7 +27,7 @@ def flows(desk):
 
 def end(desk, queue, how="finished", **payload):
     desk.settle(how, queue, **payload)
-    desk.run(deliver_outbox(desk.verbs, queue))
+    desk.run(deliver_effects(desk.verbs, queue))
 
 
 def test_a_run_is_started_shown_and_steered(flows):

@@ -11,7 +11,7 @@ from fusiond.broker.call import as_is, plain, scripted
 from fusiond.broker.records import Outcome
 from fusiond.errors import BrokerUnavailable, JobCanceled, JobFailed, JobNotFound
 from fusiond.flows.lost_jobs import end_lost_jobs
-from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
+from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.inspecting.flow_times import StepTimes, step_items, step_times
 from fusiond.job import JobStatus, new_token
@@ -67,7 +67,7 @@ class Stage:
         for job in jobs:
             found = (returns or {}).get(job.task.decode())
             self.end(nonce, job, found(**json.loads(job.args)[1]) if callable(found) else found, queue)
-        self.run(deliver_outbox(self.broker, queue))
+        self.run(deliver_effects(self.broker, queue))
         return [job.id.decode() for job in jobs]
 
     def work_all(self, returns=None) -> None:
@@ -123,10 +123,10 @@ def test_a_repeated_start_and_a_repeated_advance_begin_nothing_twice(stage, run,
     for _ in range(2):
         stage.start(one=step("one"), two=step("two", "one"))
     redis("ZADD", "test:{q}:advance", 0, "run")
-    run(deliver_outbox(broker, "q", advance=True))
+    run(deliver_effects(broker, "q", advance=True))
     assert stage.work() == ["run.one"]
     redis("ZADD", "test:{q}:advance", 0, "run")
-    run(deliver_outbox(broker, "q", advance=True))
+    run(deliver_effects(broker, "q", advance=True))
     assert stage.work() == ["run.two"]
     assert stage.work() == []
     assert stage.view().status == "finished"
@@ -166,11 +166,11 @@ def test_a_cancel_cancels_what_waits_and_begins_nothing_more(stage, run, broker)
     stage.start(one=step("one"), two=step("two"), three=step("three", "one", "two"))
     nonce, [job] = stage.claim(1)
     assert run(stage.control.cancel(REF))
-    run(deliver_outbox(broker, "jobs"))
+    run(deliver_effects(broker, "jobs"))
     assert stage.view().status == "canceling"
     assert stage.statuses() == {"one": "running", "two": "canceled", "three": "canceled"}
     run(broker.settle("jobs", [Outcome(job.id, nonce, "canceled", HOUR, 0, b'{"code":"CANCELED"}')]))
-    run(deliver_outbox(broker, "jobs"))
+    run(deliver_effects(broker, "jobs"))
     assert stage.view().status == "canceled"
     assert not run(stage.control.cancel(REF))
     with pytest.raises(JobCanceled):
@@ -253,7 +253,7 @@ def test_many_items_take_linear_time(stage, run, broker, redis):
         nonce, jobs = stage.claim(count)
         run(broker.settle("jobs", [Outcome(job.id, nonce, "finished", HOUR, 0, b"1") for job in jobs]))
         redis("CONFIG", "RESETSTAT")
-        run(deliver_outbox(broker, "jobs"))
+        run(deliver_effects(broker, "jobs"))
         stats = redis("INFO", "commandstats").decode()
         assert stage.view(ref).status == "finished"
         return sum(
@@ -294,14 +294,14 @@ def test_a_run_whose_jobs_are_lost_ends(stage, run, broker, redis):
     run(broker.settle("jobs", [Outcome("run.told", nonce, "finished", HOUR, 0, b"1")]))
     redis("DEL", "test:{jobs}:job:run.told", "test:{jobs}:job:run.gone", "test:{q}:flow:run.sub")
     run(end_lost_jobs(broker, "q", Random(1)))
-    # what is in an outbox, an end or a job that moves, keeps all others waiting
+    # what is in effects, an end or a job that moves, keeps all others waiting
     assert set(stage.statuses().values()) == {"running", "waiting"}
-    run(deliver_outbox(broker, "jobs"))
+    run(deliver_effects(broker, "jobs"))
     run(end_lost_jobs(broker, "q", Random(1)))
     assert set(stage.statuses().values()) == {"running", "waiting", "finished"}
-    run(deliver_outbox(broker, "here"))
+    run(deliver_effects(broker, "here"))
     run(end_lost_jobs(broker, "q", Random(1)))
-    # the job of `after` is in an outbox
+    # the job of `after` is in effects
     run(stage.control.advancer.advance_all("q"))
     run(end_lost_jobs(broker, "q", Random(1)))
     ended = {"gone": "failed", "told": "finished", "sub": "failed"}
@@ -315,10 +315,10 @@ def test_a_run_whose_jobs_are_lost_ends(stage, run, broker, redis):
     run(end_lost_jobs(broker, "q", Random(1)))
     for moved in ("run.moved", "run.moves"):
         run(broker.cancel("other", moved))
-    run(deliver_outbox(broker, "other"))
+    run(deliver_effects(broker, "other"))
     redis("ZADD", "test:{q}:advance", 0, "run")
-    run(deliver_outbox(broker, "q", advance=True))
-    run(deliver_outbox(broker, "jobs"))
+    run(deliver_effects(broker, "q", advance=True))
+    run(deliver_effects(broker, "jobs"))
     assert stage.view().status == "canceled"
     assert stage.statuses()["stays"] == "canceled"
 
@@ -332,7 +332,7 @@ def test_each_end_calls_back_once(stage, run, redis):
     assert len(stage.work()) == 1
     for _ in range(2):
         redis("ZADD", "test:{q}:advance", 0, "run")
-        run(deliver_outbox(stage.broker, "q", advance=True))
+        run(deliver_effects(stage.broker, "q", advance=True))
         assert stage.work() == []
     event = stage.ran[-1][1]["event"]
     assert event["created_at"] > 1e9

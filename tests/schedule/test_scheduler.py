@@ -25,7 +25,7 @@ from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task, WorkerGroup
 from fusiond.config.model.flow_steps import Flow, FlowStep
 from fusiond.errors import BrokerUnavailable
-from fusiond.flows.run_control import RunControl, RunRef, deliver_outbox
+from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
 from fusiond.job import JobStatus, new_token
 from fusiond.program import LINK
@@ -390,7 +390,7 @@ def test_a_run_of_a_flow_overlaps_as_a_job_does(bench, overlap, ends):
                 await goes(lambda: bench.run(bench.broker.renew("default", [Renewal(job, token)], 60_000)) == [2])
             assert runs() == before
             bench.run(bench.broker.settle("default", [Outcome(job, token, ends, 60_000, 0, b'{"code":"X"}')]))
-            bench.run(deliver_outbox(bench.broker, "default"))
+            bench.run(deliver_effects(bench.broker, "default"))
             await goes(lambda: runs() > before)
             return json.loads(bench.run(bench.broker.run_record("default", job.rpartition(".")[0])).state)["status"]
 

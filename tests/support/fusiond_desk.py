@@ -5,7 +5,7 @@ import json
 from contextlib import contextmanager
 from pathlib import Path
 
-from fusiond.broker.jobs import OUTBOX
+from fusiond.broker.jobs import EFFECTS
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
 from fusiond.broker.verbs import Verbs
@@ -61,7 +61,7 @@ class Desk:
         body = json.dumps(payload.get("result", payload)).encode()
         outcome = Outcome(job, token, kind, ms=3_600_000, payload=body, why=payload.get("why", kind))
         [reply] = self.run(self.verbs.settle(queue, [outcome]))
-        assert reply & ~OUTBOX == 1
+        assert reply & ~EFFECTS == 1
         return f"{queue}/{job}"
 
     def fail(self, queue="default"):

@@ -12,7 +12,7 @@ from fusiond import Client
 from fusiond.broker.call import as_is, plain
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import FusionError
-from fusiond.flows.run_control import deliver_outbox
+from fusiond.flows.run_control import deliver_effects
 from fusiond.job import JobStatus
 from fusiond.schedule import publishing
 from fusiond.testing.file_under_test import read
@@ -211,7 +211,7 @@ class Real(Side):
     def stands(self):
         verbs, run = self.desk.verbs, self.desk.run
         for queue in QUEUES * 3:
-            run(deliver_outbox(verbs, queue, advance=True))
+            run(deliver_effects(verbs, queue, advance=True))
         return {
             (queue, status): sorted(
                 (self.shown(job.task, job.args, job.error) for job in run(verbs.jobs(queue, JobStatus(status)))),

@@ -12,7 +12,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
 from fusiond.config.accepted import history, snapshot
-from fusiond.flows.run_control import deliver_outbox
+from fusiond.flows.run_control import deliver_effects
 from fusiond.web.application import ENDPOINTS
 from tests.support.fusiond_desk import QUEUES, TASKS
 
@@ -145,7 +145,7 @@ def test_a_run_of_a_flow_is_shown_and_steered(dashboard, desk):
     job = f"default/{run['name'].partition('/')[2]}.extract"
     assert f'<a href="/jobs/{job}">extract</a>' in page
     desk.settle("failed", "default", code="EXCEPTION", message="no stock")
-    desk.run(deliver_outbox(desk.verbs, "default"))
+    desk.run(deliver_effects(desk.verbs, "default"))
     page = dashboard.get(f"/flows/{run['name']}").text
     assert '<svg class="bar-of failed"' in page
     assert "EXCEPTION: no stock</td>" in dashboard.get(f"/flows/{run['name']}/steps/extract").text

@@ -1,26 +1,26 @@
 -- include: now queue batches score text job events wake ready argument_values turns store room broken places locks
 -- include: follow tally ticks endings unique flows after
 --
--- deliver(queue, source, entries): carries out the entries that the outbox of another queue has for this one, each only
+-- deliver(queue, source, entries): carries out the entries that another queue has for this one, each only
 -- once
 --
 -- KEYS  1 ns:{q}
--- ARGV  1 name of the other queue · then entries as in the reply of outbox.lua
--- reply {the highest number that was carried out, 1 if the outbox of this queue has entries now, 1 if runs of flows
+-- ARGV  1 name of the other queue · then entries as in the reply of effects.lua
+-- reply {the highest number that was carried out, 1 if this queue has effects now, 1 if runs of flows
 --        can be advanced}
 --
 -- moves -> queue       the job of a callback, or of a step of a flow, behind its priority
 --       deferred -> queue | scheduled | failed    enough of its parents have ended well, or too few still can
 --       queue | held | scheduled | deferred -> canceled    it replaces another one with the same lock
 --       -> queue | scheduled    a moved job: behind its priority, or for the time that it had
---       -> outbox    a moved job whose id or lock another job has: it goes back, with its old score
+--       -> effects    a moved job whose id or lock another job has: it goes back, with its old score
 --       -> failed    CONFLICT: it has come back, and another job has its lock
 -- max_length does not count here. `taken` has the highest number of each other queue. An entry is carried out as a
 -- whole or not at all: one that is invalid raises before it has written anything, and is kept under `broken`, so that
 -- the next ones need not wait. A key of the queue with another type would stop an entry midway. So the types are
--- checked first, and the entries stay in the outbox until a person has renamed or deleted the key.
+-- checked first, and the entries stay in the effects until a person has renamed or deleted the key.
 -- touches taken ticks conf queue tenants held scheduled canceled seq job unique deferred parents children expiring
---         failed outbox events metrics wake
+--         failed effects events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local TAKEN, source = ROOT .. ':taken', ARGV[1]
@@ -127,7 +127,7 @@ for i = 2, #ARGV do
     what = good and type(what) == 'table' and what or { '', 'it cannot be read' }
     local kind = kinds[what[1]]
     local done, reason = pcall(kind or error, unpack(what, 2))
-    if not done then store_broken('outbox of ' .. source .. ': ' .. tostring(reason), entry) end
+    if not done then store_broken('effects of ' .. source .. ': ' .. tostring(reason), entry) end
     taken = number
   end
 end

@@ -10,7 +10,7 @@
 --
 -- moves held -> queue     go: their old scores
 --       held -> failed    fail: TASK_NOT_FOUND, or why the function does not load
--- touches conf ticks queue held again job unique outbox failed events metrics wake
+-- touches conf ticks queue held again job unique effects failed events metrics wake
 
 redis.call('ZREM', QUEUE, '')
 local task, rank, limit, fail_after = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -10,5 +10,5 @@
 --
 -- moves as `enqueue`
 --          -> deferred
--- touches conf ticks queue tenants held scheduled canceled seq job unique deferred parents expiring outbox events
+-- touches conf ticks queue tenants held scheduled canceled seq job unique deferred parents expiring effects events
 --         metrics wake given

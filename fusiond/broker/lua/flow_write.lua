@@ -13,8 +13,8 @@
 --       a list is its length and its words
 -- reply 1 written · 0 it has changed, or exists already
 --
--- moves (none) -> queue | scheduled, through the outbox
--- touches conf flow flows advance events outbox
+-- moves (none) -> queue | scheduled, as effects
+-- touches conf flow flows advance events effects
 
 local id, version, again, kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local run = FLOW .. id

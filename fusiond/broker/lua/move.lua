@@ -1,23 +1,23 @@
 -- include: now queue batches score text job events wake ready broken places locks follow ticks endings gaps
 --
 -- move(queue, target, limit, skip_queued, skip_scheduled): moves the first `limit` waiting jobs to another queue,
--- through the outbox
+-- as effects
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 name of the other queue · 2 limit · 3, 4 how many of the first ready and scheduled jobs to skip
 -- reply {how many run, id, queued | scheduled, … of each moved job}; the job that takes them over 1 MB is the last
 --
--- moves held | queue | scheduled -> outbox
+-- moves held | queue | scheduled -> effects
 --       queue | scheduled -> broken     no text, or not a job
--- A job is in the outbox before its text is deleted, so an error midway loses none: fsck queues jobs that are in no
+-- A job is in the effects before its text is deleted, so an error midway loses none: fsck queues jobs that are in no
 -- set.
--- touches queue ticks held again scheduled started job unique children outbox broken conf wake
+-- touches queue ticks held again scheduled started job unique children effects broken conf wake
 
 local LARGE_REPLY = 1048576       -- bytes of jobs
 local target, limit, bytes, reply = ARGV[1], tonumber(ARGV[2]), 0, {}
 -- keys of another type raise an error here, before any write
-redis.call('HLEN', ROOT .. ':outbox')
-redis.call('LLEN', ROOT .. ':outbox:' .. target)
+redis.call('HLEN', ROOT .. ':effects')
+redis.call('LLEN', ROOT .. ':effects:' .. target)
 redis.call('ZREM', QUEUE, '')
 announces = false
 

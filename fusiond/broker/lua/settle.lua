@@ -20,7 +20,7 @@
 --       after the groups, if outcomes are counted: an empty word, then what tally.lua counts of each, and the tasks
 -- reply per outcome: 1 settled · 2 this attempt was settled before · 0 fenced: the lease was lost
 --       of an outcome that does not end the job: 3 it has failed instead · 4 it was canceled instead; repeats, too
---       plus 8 in one of them: the outbox of this queue has entries
+--       plus 8 in one of them: this queue has effects
 --
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt not counted
@@ -30,7 +30,7 @@
 --               -> failed       snoozed for too long
 --       held    -> queue        the best one of a limit with a free place
 -- Each call deletes as many ended jobs that need no longer be kept as it adds, and a few more.
--- touches started queue held places scheduled finished failed canceled job unique ticks outbox events metrics wake
+-- touches started queue held places scheduled finished failed canceled job unique ticks effects events metrics wake
 
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'

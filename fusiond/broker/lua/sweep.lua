@@ -12,7 +12,7 @@
 -- moves finished | failed | canceled -> gone
 --       deferred -> failed    EXPIRED, while it waited for others
 -- touches finished ticks failed canceled started job deferred expiring parents queue tenants seq conf job unique
---         outbox events metrics
+--         effects events metrics
 
 local LONGEST = 60000             -- ms; longer than any lease
 local gone = 0

@@ -1,10 +1,10 @@
 """
 Move waiting jobs from one queue to another, which may be on another node of a Cluster: no script touches both.
 
-1. leave    one script takes jobs out of their queue and puts them into its outbox
+1. leave    one script takes jobs out of their queue and stores them as effects
 2. deliver  the other queue takes each of them once; those of which it has the id or the lock come back
 
-A mover that is killed leaves entries in an outbox; the next move, a dispatcher or a sweep delivers them.
+A mover that is killed leaves entries in effects; the next move, a dispatcher or a sweep delivers them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fusiond.broker.call import Plan, number, plain, scripted
+from fusiond.broker.effects import EffectVerbs
 from fusiond.broker.jobs import JobVerbs
-from fusiond.broker.outbox import OutboxVerbs
 
 
 class Leaving(NamedTuple):
@@ -35,7 +35,7 @@ class Moved(NamedTuple):
     taken: list[Leaving]
 
 
-class MovingVerbs(JobVerbs, OutboxVerbs):
+class MovingVerbs(JobVerbs, EffectVerbs):
     """The verb that concerns two queues."""
 
     def move(self, source: str, target: str, *, limit: int = 200, skip: tuple[int, int] = (0, 0)) -> Plan[Moved]:

@@ -33,7 +33,7 @@ from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.link_messages import Apply, Command, Report
 from fusiond.paths import job_output
 from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
-from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
+from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
 from fusiond.worker.dispatcher.progress_reports import ProgressReports
@@ -103,11 +103,11 @@ class GroupProgram:
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
         *lanes, leases, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(6))
         self._broker, self._outage = broker, Outage(asking, broker.keys)
-        self._relay = OutboxRelay(broker, carrying, self._outage)
+        self._courier = EffectCourier(broker, carrying, self._outage)
         self._output = OutputKeeper(conf, job_output(snapshot.path.parent))
         dispatcher = Dispatcher(
             name, conf, broker, (lanes[0], lanes[1]),
-            leases=leases, relay=self._relay, outage=self._outage,
+            leases=leases, courier=self._courier, outage=self._outage,
             on_problems=self._on_problems, on_printed=self._output.note,
         )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
@@ -136,12 +136,12 @@ class GroupProgram:
         self._add(self._progress.keep())
         self._add(self._scaler.keep())
         self._add(self._dispatcher.serve_second())
-        self._add(self._relay.keep())
+        self._add(self._courier.keep())
         self._listening = self._add(self._listen())
         self._serving = True
         await self._dispatcher.serve()
         self._cancel_beside()
-        await self._relay.end()
+        await self._courier.end()
         await self._presence.end()
         if self._dispatcher.phase >= Phase.DRAINING:
             log.info("group '%s' has ended", self._conf.group.name)

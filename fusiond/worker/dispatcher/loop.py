@@ -35,8 +35,8 @@ from fusiond.worker.dispatcher.claims.leases import Leases
 from fusiond.worker.dispatcher.claims.reservations import Reservations
 from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
+from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.ends.job_log import JobLog
-from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
 from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
@@ -73,7 +73,7 @@ class Dispatcher:
         lanes: tuple[AsyncConnection, AsyncConnection],
         *,
         leases: AsyncConnection,
-        relay: OutboxRelay,
+        courier: EffectCourier,
         outage: Outage,
         on_problems: Callable[[], None],
         on_printed: Callable[[Attempt, str], None],
@@ -82,7 +82,7 @@ class Dispatcher:
         A dispatcher that claims nothing yet.
 
         `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
-        `relay`: empties outboxes; `on_problems`: called when other tasks load than did before;
+        `courier`: delivers effects; `on_problems`: called when other tasks load than did before;
         `on_printed`: as of `Pool`.
         """
         self.conf, self.phase = conf, Phase.HELD
@@ -96,7 +96,7 @@ class Dispatcher:
         self._held_tasks = HeldTasks(self._can_run)
         self._lanes = Lanes(
             name, conf, broker, lanes, self.job_log.ended,
-            on_outbox=relay.note, held_tasks=self._held_tasks, reservations=self._reservations,
+            on_effects=courier.note, held_tasks=self._held_tasks, reservations=self._reservations,
         )  # fmt: skip
         #: attempts that were settled, by kind
         self.counts = self._lanes.outcomes.counts
@@ -111,7 +111,7 @@ class Dispatcher:
             conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
         )
         self.wake_ups = WakeUps(
-            self._reservations, self._waiting, self.leases, self.planner, self._timers, on_outbox=relay.note
+            self._reservations, self._waiting, self.leases, self.planner, self._timers, on_effects=courier.note
         )
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None

@@ -13,7 +13,7 @@ from fusiond.config.model import Config, Queue, Task, WorkerGroup
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.dispatcher.claims.lane import _Asked
 from fusiond.worker.dispatcher.claims.queue_order import Share
-from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
+from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.loop import Dispatcher
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
@@ -54,7 +54,7 @@ def played(broker_settings, tmp_path, broker):
             config = Config(queues={"a": Queue("a")}, tasks={"t": Task("t", "x.y")}, workers={"main": main})
             made = Dispatcher(
                 "host.1", GroupConfig(config, main), broker, (first, second),
-                leases=first, relay=OutboxRelay(broker, first, None), outage=None,
+                leases=first, relay=EffectCourier(broker, first, None), outage=None,
                 on_problems=pytest.fail, on_printed=pytest.fail,
             )  # fmt: skip
             made.pool.capacity.room = lambda: (0, 3)

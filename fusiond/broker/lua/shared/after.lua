@@ -5,8 +5,8 @@
 --                             time, ms; "p <queue>/<id>": a parent that has not ended
 -- ns:{q}:children:<id>  LIST  of a parent: "<queue>/<id> <name of this job in that job's list of parents>"
 -- ns:{q}:expiring       ZSET  jobs that wait for others -> when they expire, ms
--- The job is in `deferred`. Through its queue's outbox it asks each parent for a message about its end, and the
--- parent's queue answers through its own outbox.
+-- The job is in `deferred`. Through its queue's effects it asks each parent for a message about its end, and the
+-- parent's queue answers through its own effects.
 local PARENTS, EXPIRING = ROOT .. ':parents:', ROOT .. ':expiring'
 local NEVER = now + 1e12          -- ms; until `write_deferred` the job is among the scheduled ones
 local deferred = {}               -- {now, id, …}

@@ -1,33 +1,33 @@
 -- What a job causes in other queues, for example when it ends. (needs now, queue, batches, job, ready)
--- A script touches one queue only. What it has for another queue it puts into the outbox of its own queue, together
--- with its other writes. Dispatchers and sweeps deliver the outbox (outbox.lua, deliver.lua).
--- ns:{q}:outbox           HASH  target queue -> the highest number of an entry for it so far
--- ns:{q}:outbox:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of
+-- A script touches one queue only. What it has for another queue it puts into the effects of its own queue, together
+-- with its other writes. Dispatchers and sweeps deliver the effects (effects.lua, deliver.lua).
+-- ns:{q}:effects           HASH  target queue -> the highest number of an entry for it so far
+-- ns:{q}:effects:<target>  LIST  "<number> <entry>", in the order of the numbers; the entry is a MessagePack list of
 --                               texts: its kind, then the arguments of the function of that name in deliver.lua
 -- A number is above all earlier numbers of the target, and never below the clock: a Redis that has lost data gives no
 -- number twice. A job's field `follow` has these letters:
 --   s, f  its header has a callback for its success, for its failure
 --   c     other jobs wait for it: ns:{q}:children:<id>
 --   d     it waits for others, or did so when it ended: ns:{q}:parents:<id> (after.lua)
--- this call has put something into the outbox, or an earlier one whose reply may be lost
+-- this call has put something into the effects, or an earlier one whose reply may be lost
 local has_posted = false
-local announces = true            -- whether to publish that the outbox has entries; not if the script's reply says so
+local announces = true            -- whether to publish that there are effects; not if the script's reply says so
 local posted = {}                 -- target -> {entry, …}
--- post(target, kind, …): notes an entry, which `write_posted` puts into the outbox; each value is a text
+-- post(target, kind, …): notes an entry, which `write_posted` puts into the effects; each value is a text
 local function post(target, ...)
   posted[target] = posted[target] or {}
   add(posted[target], cmsgpack.pack({ ... }))
   has_posted = true
 end
 local function write_posted()
-  local outbox = ROOT .. ':outbox'
+  local effects = ROOT .. ':effects'
   for target, list in pairs(posted) do
-    local last = math.max(tonumber(redis.call('HGET', outbox, target)) or 0, now * 1000)
+    local last = math.max(tonumber(redis.call('HGET', effects, target)) or 0, now * 1000)
     for i, entry in ipairs(list) do list[i] = whole(last + i) .. ' ' .. entry end
-    redis.call('HSET', outbox, target, whole(last + #list))
-    call_in_batches('RPUSH', outbox .. ':' .. target, list)
+    redis.call('HSET', effects, target, whole(last + #list))
+    call_in_batches('RPUSH', effects .. ':' .. target, list)
   end
-  if announces and next(posted) then redis.pcall('PUBLISH', WAKE, 'outbox') end
+  if announces and next(posted) then redis.pcall('PUBLISH', WAKE, 'effects') end
   posted = {}
 end
 

@@ -47,12 +47,12 @@ class Lanes:
         connections: tuple[AsyncConnection, AsyncConnection],
         on_ended: Callable[[Attempt, Outcome], None],
         *,
-        on_outbox: Callable[[str], None],
+        on_effects: Callable[[str], None],
         held_tasks: HeldTasks | None = None,
         reservations: Reservations | None = None,
     ) -> None:
         """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Outcomes has them."""
-        self.outcomes, refusals = Outcomes(conf, on_ended, on_outbox), Refusals()
+        self.outcomes, refusals = Outcomes(conf, on_ended, on_effects), Refusals()
         # Redis keeps one nonce for each name.
         self.first = Lane(
             name, broker, connections[0], self.outcomes, refusals, held_tasks=held_tasks, reservations=reservations

@@ -2,7 +2,7 @@
 What a dispatcher does when it gets a message about a queue, which Redis sends to all dispatchers of that queue.
 
 - there may be jobs          it asks the queue
-- the outbox has something   it empties the outbox
+- there are effects          it delivers them
 - a job, with our token      it is claimed for this dispatcher: a child begins it at once, or it is given back
 - a job, with another token  it is another dispatcher's, which may be gone: the queue is asked when that shows
 """
@@ -36,7 +36,7 @@ class WakeUps:
         planner: ClaimPlanner,
         timers: Timers,
         *,
-        on_outbox: Callable[[str], None],
+        on_effects: Callable[[str], None],
     ) -> None:
         """
         None has come yet.
@@ -47,15 +47,15 @@ class WakeUps:
             leases: renew the short lease that it comes with.
             planner: is told which queue may have jobs.
             timers: of the dispatcher.
-            on_outbox: told the queue whose outbox has something.
+            on_effects: told the queue that has effects.
         """
         self._reservations, self._waiting, self._leases = reservations, waiting, leases
-        self._planner, self._timers, self._on_outbox = planner, timers, on_outbox
+        self._planner, self._timers, self._on_effects = planner, timers, on_effects
 
     def hear(self, queue: str, message: bytes) -> None:
         """Do what the message of the queue says."""
-        if message == b"outbox":
-            self._on_outbox(queue)
+        if message == b"effects":
+            self._on_effects(queue)
             return
         job = given_job(message)
         if job is None:

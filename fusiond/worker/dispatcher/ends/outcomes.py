@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 from fusiond.broker.counters import OTHERS, Measured
-from fusiond.broker.jobs import OUTBOX
+from fusiond.broker.jobs import EFFECTS
 from fusiond.broker.records import EventsOf, Kind, Outcome
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
@@ -41,15 +41,15 @@ class Outcomes:
     """The outcomes of one dispatcher."""
 
     def __init__(
-        self, conf: GroupConfig, on_ended: Callable[[Attempt, Outcome], None], on_outbox: Callable[[str], None]
+        self, conf: GroupConfig, on_ended: Callable[[Attempt, Outcome], None], on_effects: Callable[[str], None]
     ) -> None:
         """
         Nothing has ended yet.
 
         `on_ended`: called with an attempt after which its job was to go on, and which failed or was canceled;
-        `on_outbox`: with a queue whose outbox has something.
+        `on_effects`: with a queue that has effects.
         """
-        self._conf, self._on_ended, self._on_outbox = conf, on_ended, on_outbox
+        self._conf, self._on_ended, self._on_effects = conf, on_ended, on_effects
         self._host = socket.gethostname()
         #: outcomes that Redis has taken, by kind
         self.counts = {"finished": 0, "failed": 0, "retry": 0, "snoozed": 0, "released": 0, "canceled": 0}
@@ -117,9 +117,9 @@ class Outcomes:
 
     def note_settled(self, queue: str, batch: list[Ended], flags: list[int]) -> None:
         """Redis has answered, as settle.lua has it."""
-        if max(flags) >= OUTBOX:
-            self._on_outbox(queue)
-            flags = [flag & ~OUTBOX for flag in flags]
+        if max(flags) >= EFFECTS:
+            self._on_effects(queue)
+            flags = [flag & ~EFFECTS for flag in flags]
         for (attempt, outcome), flag in zip(batch, flags, strict=True):
             if not flag:
                 fields = {"job": attempt.name, "queue": queue}

@@ -17,7 +17,7 @@ def test_the_second_lane_begins_beside_the_first_one_where_much_has_ended(broker
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
-            lanes = Lanes("host.1", CONF, broker, (held := Held(one), other), pytest.fail, on_outbox=pytest.fail)
+            lanes = Lanes("host.1", CONF, broker, (held := Held(one), other), pytest.fail, on_effects=pytest.fail)
             [claimed], _ = await lanes.first.settle_and_claim([Share("a", _WORTH + 1)])
             held.gate.clear()
             *most, last, spare = claimed.attempts

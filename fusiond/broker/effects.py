@@ -1,7 +1,7 @@
 """
 Bring what the end of a job means for other queues to these queues, which may be on other nodes of a Cluster.
 
-1. read     the oldest entries that a queue's outbox has for one other queue
+1. read     the oldest entries that a queue's effects have for one other queue
 2. deliver  them there; that queue remembers the highest number that it has taken, and does nothing twice
 3. remove   them up to that number, and read the next ones
 
@@ -30,8 +30,8 @@ class Deliveries(NamedTuple):
     to_advance: list[str]
 
 
-class OutboxVerbs(VerbGroup):
-    """The verb that empties outboxes."""
+class EffectVerbs(VerbGroup):
+    """The verb that delivers effects."""
 
     def deliver(self, queue: str, *, pages: int = PAGES) -> Plan[int]:
         """As `delivery`; how many entries were delivered."""
@@ -40,7 +40,7 @@ class OutboxVerbs(VerbGroup):
 
     def delivery(self, queue: str, *, pages: int = PAGES) -> Plan[Deliveries]:
         """
-        Deliver what the outbox of the queue has, and what the outboxes of its targets get by that.
+        Deliver the effects of the queue, and those that its targets get by that.
 
         Returns:
             what was delivered. Behind `pages` pages it ends; the dispatchers of the queues are told that there may be
@@ -51,7 +51,7 @@ class OutboxVerbs(VerbGroup):
         while queues and pages > 0:
             source = queues.pop()
             done: tuple[bytes | str, bytes | str] = "", ""
-            while pages > 0 and (page := (yield scripted("outbox", self.keys.root(source), done, texts))):
+            while pages > 0 and (page := (yield scripted("effects", self.keys.root(source), done, texts))):
                 pages -= 1
                 target, *entries = page
                 taken, has_more, can_advance = yield from self._deliver(source, target, entries)
@@ -62,14 +62,14 @@ class OutboxVerbs(VerbGroup):
                 if has_more and target.decode() not in queues:
                     queues.append(target.decode())
         if pages <= 0:
-            yield [plain(nothing, "PUBLISH", self.keys.of(name, "wake"), "outbox") for name in {source, *queues}]
+            yield [plain(nothing, "PUBLISH", self.keys.of(name, "wake"), "effects") for name in {source, *queues}]
         return Deliveries(count, [*to_advance])
 
     def _deliver(self, source: str, target: bytes, entries: list[bytes]) -> Plan[tuple[bytes, int, int]]:
-        """The highest number taken, whether the other outbox has something now, and whether its runs can go on."""
+        """The highest number taken, whether the other queue has effects now, and whether its runs can go on."""
         name = target.decode(errors="replace")
         if not is_name(name):
-            raise BrokerError(f"queue '{source}': its outbox is for {name!r}, which is not a name of a queue")
+            raise BrokerError(f"queue '{source}': its effects are for {name!r}, which is not a name of a queue")
         return (yield scripted("deliver", self.keys.root(name), (source, *entries), _delivered))  # type: ignore[no-any-return]
 
 

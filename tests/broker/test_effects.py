@@ -1,10 +1,10 @@
-"""The outbox: what a job's end has for other queues reaches them, once."""
+"""The effects: what a job's end has for other queues reaches them, once."""
 
 import json
 
 import pytest
 
-from fusiond.broker.jobs import OUTBOX
+from fusiond.broker.jobs import EFFECTS
 from fusiond.broker.records import NewJob, Outcome
 from fusiond.callbacks import follow_text
 from fusiond.job import JobStatus, new_token
@@ -56,7 +56,7 @@ class Desk:
 
 def test_a_callback_is_told_what_its_job_was_and_returned(desk):
     """The event names the job, and has its arguments and its result as they were stored."""
-    assert desk.end(payload=b'{"big": 12345678901234567890, "e": [], "f": 1.10000000000000001}') == [1 + OUTBOX]
+    assert desk.end(payload=b'{"big": 12345678901234567890, "e": [], "f": 1.10000000000000001}') == [1 + EFFECTS]
     event = desk.event()
     assert (event["id"], event["queue"], event["task"], event["status"]) == ("a", "q", "t", "finished")
     assert (event["args"], event["kwargs"], event["error"]) == ([1], {"x": []}, None)
@@ -90,11 +90,11 @@ def test_large_values_are_left_out_and_it_is_said(desk, args, result):
 
 
 def test_a_repeated_settle_calls_back_once(desk):
-    """The second one says that there is something in the outbox, since the first reply may be lost."""
+    """The second one says that there is something in the effects, since the first reply may be lost."""
     desk.enqueue()
     token, _ = desk.claim()
-    assert desk.settle("a", token) == [1 + OUTBOX]
-    assert desk.settle("a", token) == [2 + OUTBOX]
+    assert desk.settle("a", token) == [1 + EFFECTS]
+    assert desk.settle("a", token) == [2 + EFFECTS]
     assert desk.run(desk.broker.deliver("q")) == 1
     assert len(desk.jobs("other")) == 1
 
@@ -110,20 +110,20 @@ def test_a_requeue_makes_a_new_end(desk):
 
 
 def test_what_was_delivered_is_not_delivered_again(desk, redis):
-    """Someone who read the outbox, and was frozen, delivers what was taken since: nothing happens."""
+    """Someone who read the effects, and was frozen, delivers what was taken since: nothing happens."""
     desk.enqueue()
     token, _ = desk.claim()
     desk.settle("a", token)
-    entries = redis("LRANGE", "test:{q}:outbox:other", 0, -1)
+    entries = redis("LRANGE", "test:{q}:effects:other", 0, -1)
     desk.run(desk.broker.deliver("q"))
     [job] = desk.jobs("other")
     taken, [ran] = desk.claim("other")
     desk.run(desk.broker.settle("other", [Outcome(ran.id, taken, "finished", 0)]))
     redis("DEL", f"test:{{other}}:job:{job.id}")
-    redis("RPUSH", "test:{q}:outbox:other", *entries)
+    redis("RPUSH", "test:{q}:effects:other", *entries)
     desk.run(desk.broker.deliver("q"))
     assert not desk.jobs("other")
-    assert not redis("EXISTS", "test:{q}:outbox:other")
+    assert not redis("EXISTS", "test:{q}:effects:other")
 
 
 def test_a_delivery_ignores_max_length(desk):
@@ -163,8 +163,8 @@ def test_a_job_that_redis_fails_calls_back(desk):
 
 def test_an_entry_that_cannot_be_carried_out_does_not_stop_the_others(desk, redis):
     """It is kept under `broken`."""
-    redis("HSET", "test:{q}:outbox", "other", 1)
-    redis("RPUSH", "test:{q}:outbox:other", b"1 \xff", b"2 \x91\xa3new")
+    redis("HSET", "test:{q}:effects", "other", 1)
+    redis("RPUSH", "test:{q}:effects:other", b"1 \xff", b"2 \x91\xa3new")
     desk.end()
     assert len(desk.jobs("other")) == 1
     assert desk.run(desk.broker.counts("other")).broken == 2

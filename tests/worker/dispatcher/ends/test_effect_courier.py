@@ -1,10 +1,10 @@
-"""The relay of a group: which outboxes it looks into, and when again."""
+"""The relay of a group: which effects it looks into, and when again."""
 
 import asyncio
 
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerUnavailable
-from fusiond.worker.dispatcher.ends.outbox_relay import OutboxRelay
+from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 
 
 class Road:
@@ -23,9 +23,9 @@ class Road:
 
 
 def deliveries(*meanwhile) -> int:
-    """How many times the outbox of a queue is delivered, that is noted once."""
+    """How many times the effects of a queue is delivered, that is noted once."""
     road = Road(*(lambda what=what: what(relay) for what in meanwhile))
-    relay = OutboxRelay(Verbs("test"), road, road)
+    relay = EffectCourier(Verbs("test"), road, road)
 
     async def keep() -> None:
         relay.note("q")
@@ -42,7 +42,7 @@ def away(_relay) -> None:
     raise BrokerUnavailable("gone")
 
 
-def test_an_outbox_is_looked_into_again_that_was_noted_during_its_delivery():
+def test_an_effects_is_looked_into_again_that_was_noted_during_its_delivery():
     """What came behind the last look of the delivery would else lie there until a sweep."""
     assert deliveries() == 1
     assert deliveries(lambda relay: relay.note("q")) == 2
