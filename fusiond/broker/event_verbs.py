@@ -120,7 +120,7 @@ class EventVerbs(VerbGroup):
             return {stream: int(number) for stream, number in pairs if number.isdigit()}
 
         words = [word for pair in read.items() for word in pair]
-        return scripted("hold_sink", self.keys.sinks, (sink, token, ms, failing, refused, *words), parse)
+        return scripted("hold_program", self.keys.sinks, (sink, token, ms, failing, refused, *words), parse)
 
     def sinks(self, names: Sequence[str], queues: Sequence[str]) -> Plan[dict[str, SinkState]]:
         """How far these sinks are with the events of these queues and of the daemons."""
@@ -136,7 +136,7 @@ class EventVerbs(VerbGroup):
             for name, ms in zip(names, reply, strict=True):
                 ages[name] = max(ages[name], ms)
         return {
-            name: SinkState(ms / 1000, noted.get(f"{name} failing", ""), int(noted.get(f"{name} refused", "0")))
+            name: SinkState(ms / 1000, noted.get(f"{name} says", ""), int(noted.get(f"{name} refused", "0")))
             for name, ms in ages.items()
         }
 

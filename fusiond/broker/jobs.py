@@ -64,7 +64,7 @@ class JobVerbs(VerbGroup):
         if confirmed:
             words.append(1)
         name = "enqueue_after" if is_after else "enqueue_unique" if is_unique else "enqueue"
-        return scripted(name, self.keys.root(queue), words, _stored(len(jobs)))
+        return scripted(name, self.keys.root(queue), words, stored_replies(len(jobs)))
 
     def claim(
         self, queue: str, want: int, *, dispatcher: str, nonce: str, lease_ms: int, max_rescues: int,
@@ -158,7 +158,7 @@ def new_job_words(job: NewJob) -> list[Word]:
 _NO_OPTIONS = NewJob("", "", b"")[4:]
 
 
-def _stored(count: int) -> Callable[[bytes], list[Stored]]:
+def stored_replies(count: int) -> Callable[[bytes], list[Stored]]:
     """Reads a digit for each job, and the ids of other jobs behind these."""
 
     def parse(reply: bytes) -> list[Stored]:

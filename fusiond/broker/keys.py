@@ -57,6 +57,8 @@ Every key: the data model.
     ns:{q}:effects:<target>
                         LIST    the entries for one queue: "<number> <entry>"
     ns:{q}:taken        HASH    other queue -> highest number of its entries that was taken here
+    ns:{q}:handed:<outbox>
+                        ZSET    rows that an outbox of a database has handed over: see lua/shared/handed.lua
     ns:{q}:parents:<id> HASH    of a job that waits for others: how many, and which; see lua/shared/after.lua
     ns:{q}:children:<id>
                         LIST    of a job: those that wait for it, "<queue>/<id> <its own name>"
@@ -78,6 +80,7 @@ Every key: the data model.
                                 <task>=<name>,…": the names of what its calls pass by position
     ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
                                 that was delivered last
+    ns:outboxes         HASH    outbox -> "<token of who hands over> <until, ms>"; "<outbox> says" -> JSON of its state
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
     ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new,
                                 suspended:<task>: so is that task in each queue that is new,
@@ -138,7 +141,7 @@ class Keys:
     """The keys of one namespace."""
 
     __slots__ = (
-        "_roots", "catalog", "cron", "daemons", "meta", "namespace", "outputs", "queues", "rights", "sinks", "workers",
+        "_roots", "catalog", "cron", "daemons", "meta", "namespace", "outboxes", "outputs", "queues", "rights", "sinks", "workers",
     )  # fmt: skip
 
     def __init__(self, namespace: str) -> None:
@@ -146,6 +149,7 @@ class Keys:
         self.queues = f"{namespace}:queues"
         self.rights = f"{namespace}:rights"
         self.workers = f"{namespace}:workers"
+        self.outboxes = f"{namespace}:outboxes"
         self.outputs = f"{namespace}:outputs"
         self.catalog = f"{namespace}:catalog"
         self.cron = f"{namespace}:cron"

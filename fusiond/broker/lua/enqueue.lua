@@ -39,6 +39,7 @@ local function is_same(id, task, args)
 end
 
 local replies, to_store, positions, seen, keys = {}, {}, {}, {}, {}
+local handed = ARGV.handed        -- what shared/handed.lua does for rows of an outbox; nil: these are none
 -- of unique jobs: position in ARGV -> lock decision · ids of the existing jobs · whether one gets 5
 local decisions, existing, refused = {}, {}, false
 local more = 0                    -- new jobs that count towards max_length, less those that are replaced
@@ -67,13 +68,18 @@ local function lock_reply(first, id)
   if decision.makes_room and (decision.other or not waits(first)) then more = more - 1 end
   decisions[first], locker.decisions_by_lock[decision.key] = decision, decision
 end
-local function answer() return table.concat(replies) .. table.concat(existing) end
+local function answer()
+  if handed then handed.mark(replies) end
+  return table.concat(replies) .. table.concat(existing)
+end
 at, n = 1, 0
 while ARGV[at + 1] do
   n = n + 1
   local id = ARGV[at]
   local earlier = seen[id]
-  if earlier then
+  if handed and handed.has(id) then
+    replies[n] = '1'
+  elseif earlier then
     replies[n] = (ARGV[earlier + 1] == ARGV[at + 1] and ARGV[earlier + 2] == ARGV[at + 2]) and '1' or '2'
   elseif not all_new and redis.call('EXISTS', keys[n]) == 1 then
     replies[n] = is_same(id, ARGV[at + 1], ARGV[at + 2]) and '1' or '2'

@@ -1,0 +1,13 @@
+-- include: now queue batches handed score text job events wake claim_message claim_on_enqueue ready argument_values
+-- include: turns store room places locks follow tally ticks endings unique after ../enqueue
+--
+-- enqueue_handed(queue, outbox, deadline, jobs, confirmed): `enqueue_after` for rows of an outbox, whose markers are
+-- written with the jobs
+--
+-- KEYS  1 ns:{q}
+-- ARGV  1 the outbox · 2 the time from which on this is refused, ms · then as of `enqueue_after`
+-- reply `late`: nothing was done; else as of `enqueue`, where 1 is also: the row was handed over before
+--
+-- moves as `enqueue_after`
+-- touches conf ticks queue tenants held scheduled canceled seq job unique deferred parents expiring effects events
+--         metrics wake given handed

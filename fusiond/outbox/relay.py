@@ -1,0 +1,270 @@
+"""
+The program of one outbox: rows of a table in an application's database become jobs.
+
+1. hold     one daemon of a namespace hands over; the others stand by until its lease has expired
+2. carry    rows to Redis (row_carrier.py)
+3. tell     how the outbox stands
+4. retry    from the table on, if the database or Redis has failed, with growing pauses
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fusiond import logs
+from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.redis.connection import connect_async
+from fusiond.broker.redis.outage import Outage, pause, retrying
+from fusiond.broker.verbs import Verbs
+from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.config.model import Config
+from fusiond.errors import BrokerError, ConfigError, FusionError
+from fusiond.identity import daemon_id
+from fusiond.link_messages import Apply, Command
+from fusiond.outbox.listener import Listener
+from fusiond.outbox.row_carrier import RowCarrier, Ways
+from fusiond.outbox.row_jobs import RowJobs
+from fusiond.outbox.table import OutboxError, Table
+from fusiond.producer.new_jobs import JobMaker
+from fusiond.program import Link, wait_until_set
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: ms for which a daemon hands over without saying so again
+LEASE_MS = 15_000
+#: s; after which it says so again; after which the others ask; between two counts of the rows
+_HOLD, _STAND_BY, _COUNT = 4.0, 5.0, 10.0
+#: s; the longest pause behind a failure of the database; between two looks for old receipts
+_LONGEST, _PRUNE = 15.0, 3600.0
+#: s without an answer of the database that are told
+_SLOW = 60.0
+
+
+async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
+    """Hand over until told to end. Raises FusionError: it cannot begin."""
+    relay = Relay(snapshot, name, link, runtime)
+    link.end_by(relay.end, relay.on_command)
+    link.say({"is": "ready"})
+    await relay.serve()
+
+
+class Relay:
+    """One outbox of this daemon."""
+
+    def __init__(self, snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
+        settings = snapshot.config.broker
+        self._name, self._link, self._token = name, link, daemon_id(snapshot.path.parent)
+        self._verbs, self._cluster = Verbs(settings.namespace), "+cluster:" in settings.url
+        self._connection, self._slow_connection = (connect_async(settings, runtime) for _ in range(2))
+        self._outage = Outage(connect_async(settings, runtime), self._verbs.keys)
+        self._maker = JobMaker(self._verbs)
+        self._changed, self._ending = asyncio.Event(), False
+        self._ways = Ways(
+            self._verbs, self._connection, self._slow_connection, self._in_table, self._note_refused, self._changed
+        )
+        #: a configuration that holds from the next round on
+        self._next_config: Config | None = None
+        self._state = OutboxState(host=os.uname().nodename)
+        self._holds = False
+        #: monotonic s
+        self._held_at = self._counted_at = self._pruned_at = float("-inf")
+        self._use(snapshot.config)
+
+    def _use(self, config: Config) -> None:
+        if self._name not in config.outboxes:
+            raise FusionError(f"there is no outbox {self._name!r} in the file")
+        self._config, self._outbox = config, config.outboxes[self._name]
+        self._rows = RowJobs(self._maker, self._name, config)
+        #: whether refused rows are to be tried again: this file may permit what another one did not
+        self._retries = True
+        #: None: it is to be connected to
+        self._table: Table | None = None
+        self._listener: Listener | None = None
+        self._carrier: RowCarrier | None = None
+
+    def end(self) -> None:
+        """Have `serve` return."""
+        self._ending = True
+        self._changed.set()
+
+    def on_command(self, command: Command) -> None:
+        """Handle a command of the supervisor."""
+        if command["do"] == "drain":
+            self.end()
+        elif command["do"] == "apply":
+            self._apply(command)
+
+    def _apply(self, command: Apply) -> None:
+        try:
+            config = read_snapshot(command["snapshot"]).config
+        except ConfigError as error:
+            log.error("%s", error)
+            return
+        logs.set_level(config.logging.level)
+        # A file without this outbox comes when its program is told to end.
+        if self._name in config.outboxes:
+            self._next_config = config
+            self._changed.set()
+        self._link.say({"is": "applied", "generation": command["generation"]})
+
+    async def serve(self) -> None:
+        """Hand over until `end`."""
+        failures = 0
+        while not self._ending:
+            self._changed.clear()
+            try:
+                await self._round()
+                if failures:
+                    await self._note_recovery()
+                failures = 0
+            except (BrokerError, OutboxError) as error:
+                is_redis = isinstance(error, BrokerError)
+                await self._note_failure(retrying(error) if is_redis else str(error), is_first=not failures)
+                # From the table on: what was under way is unknown, and the password may be another one now.
+                await self._disconnect()
+                failures += 1
+                if is_redis:
+                    await self._outage.wait(failures, self._changed)
+                else:
+                    await wait_until_set(self._changed, pause(failures, _LONGEST))
+        await self._close()
+
+    async def _round(self) -> None:
+        """Hand over what is there. Raises BrokerError, OutboxError."""
+        if self._next_config is not None:
+            await self._disconnect()
+            config, self._next_config = self._next_config, None
+            self._use(config)
+        if not self._holds or time.monotonic() - self._held_at >= _HOLD:
+            await self._hold(LEASE_MS)
+        if not self._holds:
+            await self._disconnect()
+            self._retries = True
+            await wait_until_set(self._changed, _STAND_BY)
+            return
+        carrier = self._carrier or await self._connect()
+        if self._outbox.wake == "notify" and (self._listener is None or self._listener.is_lost):
+            await self._listen()
+        if time.monotonic() - self._counted_at >= _COUNT:
+            await self._count(carrier)
+        if not await carrier.carry():
+            await wait_until_set(self._changed, carrier.pause())
+
+    async def _connect(self) -> RowCarrier:
+        """Begin with what is in the table."""
+        self._table = table = Table(self._outbox)
+        await self._in_table(table.check)
+        if self._retries and (again := await self._in_table(table.retry, tasks=[*self._config.tasks])):
+            log.info("%d refused rows are tried again", again)
+        self._retries = False
+        carrier = RowCarrier(self._name, self._outbox, table, self._rows, self._ways, cluster=self._cluster)
+        await carrier.begin()
+        self._carrier = carrier
+        return carrier
+
+    async def _listen(self) -> None:
+        if self._table is not None:
+            if self._listener is not None:
+                self._listener.close()
+            self._listener = None
+            connection = await self._in_table(self._table.connect)
+            self._listener = Listener(connection, self._table.channel, self._changed)
+
+    async def _disconnect(self) -> None:
+        """Forget what is known of the table, and end the connections to it."""
+        carrier, listener, table = self._carrier, self._listener, self._table
+        self._carrier = self._listener = self._table = None
+        if carrier is not None:
+            await carrier.give_up()
+        if listener is not None:
+            listener.close()
+        if table is not None:
+            table.close()
+
+    async def _hold(self, ms: int) -> None:
+        """Say that this daemon hands over, and how the outbox stands; or learn that another one does."""
+        state = self._state._replace(at=time.time())
+        self._holds = await self._connection.run(self._verbs.hold_outbox(self._name, self._token, ms, state))
+        self._held_at = time.monotonic()
+
+    async def _in_table(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Run a method of the table in a thread, and keep the lease meanwhile. Raises OutboxError, BrokerError."""
+        began = time.monotonic()
+        running = asyncio.ensure_future(asyncio.to_thread(partial(method, *arguments, **named)))
+        is_slow = False
+        while not (await asyncio.wait([running], timeout=_HOLD))[0]:
+            if not is_slow and time.monotonic() - began >= _SLOW:
+                is_slow = True
+                await self._note_failure(f"the database has not answered for {_SLOW:g} s", is_first=True)
+            try:
+                await self._hold(LEASE_MS)
+            except BrokerError:
+                await asyncio.gather(running, return_exceptions=True)  # the table does one thing at a time
+                raise
+        if is_slow:
+            await self._note_recovery()
+        return running.result()
+
+    async def _count(self, carrier: RowCarrier) -> None:
+        """See how many rows there are; now and then, delete old receipts."""
+        if self._table is None:
+            return
+        counted = await self._in_table(self._table.count, carrier.queues_left)
+        self._state = self._state._replace(**counted._asdict())
+        self._counted_at = time.monotonic()
+        if self._counted_at - self._pruned_at >= _PRUNE:
+            self._pruned_at = self._counted_at
+            await self._in_table(self._table.prune_receipts, self._config.receipt_ttl(self._outbox))
+
+    async def _note_refused(self, reasons: Mapping[str, str]) -> None:
+        [(first, why), *others] = reasons.items()
+        sentence = f"row {first} is refused: {why}" + (f"; and {len(others)} more" if others else "")
+        log.error("%s", sentence)
+        self._counted_at = float("-inf")
+        await self._tell("outbox.refused", sentence)
+
+    async def _note_failure(self, sentence: str, *, is_first: bool) -> None:
+        """Say why no row is handed over."""
+        if is_first:
+            log.error("%s", sentence)
+        if self._state.failing != sentence:
+            self._state = self._state._replace(failing=sentence)
+            await self._tell("outbox.fails", sentence)
+
+    async def _note_recovery(self) -> None:
+        log.info("rows are handed over again")
+        self._state = self._state._replace(failing="")
+        await self._tell("outbox.delivers", "")
+
+    async def _tell(self, event: str, message: str) -> None:
+        """An event, and the state, if Redis is there."""
+        words = [("o", self._name), *([("m", message[:1000])] if message else [])]
+        try:
+            await self._connection.run(self._verbs.record_event(DAEMONS, event, words=words))
+            if self._holds:
+                await self._hold(LEASE_MS)
+        except BrokerError as error:
+            log.debug("%s was not told: %s", event, error)
+
+    async def _close(self) -> None:
+        """Leave the outbox to another daemon at once."""
+        try:
+            if self._carrier is not None:
+                await self._carrier.finish()
+            if self._holds:
+                async with asyncio.timeout(2.0):
+                    await self._hold(0)
+        except (BrokerError, OutboxError, TimeoutError) as error:
+            log.debug("the end of this outbox: %s", error)
+        await self._disconnect()
+        await self._connection.close()
+        await self._slow_connection.close()

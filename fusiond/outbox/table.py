@@ -1,0 +1,277 @@
+"""
+One outbox's table, as the relay and the commands see it: each method is one short transaction. By SQLAlchemy Core.
+
+    new_rows · queued_rows     read what waits
+    assign                     write into rows which queue they go to
+    delete · refuse · retry    end them
+    state                      count them
+
+Each method raises OutboxError. They run in threads: nothing here waits for Redis.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, bindparam, create_engine, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from fusiond.broker.outboxes import RefusedRow
+from fusiond.config.model.outboxes import Outbox
+from fusiond.enqueue_options import MOST_BYTES
+from fusiond.errors import FusionError
+from fusiond.files import read_secret
+
+#: the receipts of jobs, beside each outbox
+RECEIPTS: Final = "fusion_receipts"
+#: bytes of arguments that are read with their row; the text of a larger one is read alone, so many at once
+_SMALL, _LARGE_AT_ONCE = 16_384, 8
+#: rows that are counted; refused rows that are shown; characters of a reason
+_COUNTED, _SHOWN, _REASON = 100_000, 20, 1000
+#: s; to connect, and without an answer from a host that may be gone
+_CONNECT, _GONE = 5, 15
+_COLUMNS: Final = "id, task, args, kwargs, options, created_at, queue, refused_at, refused_because"
+
+
+class OutboxError(FusionError):
+    """The database did not do what was asked."""
+
+
+class Row(NamedTuple):
+    """One row that waits."""
+
+    id: str
+    task: str
+    #: JSON; None: the row has more than a job may have
+    args: str | None
+    kwargs: str
+    options: str
+    #: the queue that it was assigned to; empty: none yet
+    queue: str
+    #: for how long it has been there, ms
+    age_ms: int
+    #: its place among the others; only the database knows its type
+    created_at: Any
+
+
+class Counted(NamedTuple):
+    """How an outbox stands."""
+
+    waiting: int
+    refused: int
+    #: s for which the oldest row waits
+    oldest: float
+    rows: tuple[RefusedRow, ...]
+
+
+class Table:
+    """The table of an outbox."""
+
+    def __init__(self, outbox: Outbox, *, connections: int = 3) -> None:
+        """Connects to nothing yet; `connections`: how many it may have. Raises OutboxError: the URL is of no use."""
+        url = _url_of(outbox)
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _engine(url, connections)
+        quoted = self._engine.dialect.identifier_preparer.quote
+        schema = "" if self.is_sqlite else quoted(outbox.schema or "public") + "."
+        self.name, self._receipts = schema + quoted(outbox.table), schema + RECEIPTS
+        #: on which the trigger of `wake: notify` tells of new rows
+        self.channel = f"{outbox.schema or 'public'}.{outbox.table}"
+        if self.is_sqlite:
+            self._now, self._epoch = "((julianday('now') - 2440587.5) * 86400.0)", "{0}"
+            self._size = "length(CAST(args AS BLOB)) + length(CAST(kwargs AS BLOB))"
+        else:
+            self._now, self._epoch = "clock_timestamp()", "extract(epoch from {0})::float8"
+            self._size = "octet_length(args) + octet_length(kwargs)"
+
+    def close(self) -> None:
+        """End its connections."""
+        self._engine.dispose()
+
+    def check(self) -> None:
+        """Raise OutboxError where the rows cannot be read, or not be deleted."""
+        with self._begin() as connection:
+            if not self.is_sqlite and connection.scalar(text("SELECT pg_is_in_recovery()")):
+                raise OutboxError("this database is a replica, which takes no write; give the URL of its primary")
+            connection.execute(text(f"SELECT {_COLUMNS} FROM {self.name} WHERE false"))
+            # No row: what is tried is the right to do it, and whether the database takes a write at all.
+            connection.execute(text(f"UPDATE {self.name} SET queue = '', refused_at = NULL WHERE false"))
+            connection.execute(text(f"DELETE FROM {self.name} WHERE false"))
+
+    def new_rows(self, limit: int) -> list[Row]:
+        """The oldest rows that are assigned to no queue yet."""
+        with self._begin() as connection:
+            return self._rows(connection, "queue = ''", {}, limit)
+
+    def queued_rows(self, queue: str, behind: Row | None, limit: int) -> list[Row]:
+        """The oldest rows of the queue behind that row; None: from the first one."""
+        place = {"at": behind.created_at, "id": behind.id} if behind else {}
+        where = "queue = :queue" + (" AND (created_at, id) > (:at, :id)" if behind else "")
+        with self._begin() as connection:
+            return self._rows(connection, where, {"queue": queue, **place}, limit)
+
+    def queues(self) -> list[str]:
+        """The queues to which rows are assigned."""
+        statement = f"SELECT DISTINCT queue FROM {self.name} WHERE queue <> '' AND refused_at IS NULL"
+        with self._begin() as connection:
+            return [*connection.scalars(text(statement))]
+
+    def assign(self, queues: dict[str, list[str]]) -> None:
+        """Write into rows, given by queue, which queue they go to; it stays that one for good."""
+        statement = self._of_ids("UPDATE {0} SET queue = :queue WHERE queue = '' AND id IN :ids")
+        with self._begin() as connection:
+            for queue, ids in queues.items():
+                connection.execute(statement, {"queue": queue, "ids": ids})
+
+    def delete(self, ids: Sequence[str], *, refused: bool = False) -> int:
+        """Delete rows, of those `refused` only; how many there were."""
+        only = " AND refused_at IS NOT NULL" if refused else ""
+        with self._begin() as connection:
+            return connection.execute(self._of_ids(f"DELETE FROM {{0}} WHERE id IN :ids{only}"), {"ids": ids}).rowcount
+
+    def refuse(self, reasons: dict[str, str]) -> None:
+        """Pass these rows over from now on: id → why."""
+        said = [{"id": id_, "because": because[:_REASON].replace("\0", "")} for id_, because in reasons.items()]
+        statement = f"UPDATE {self.name} SET refused_at = {self._now}, refused_because = :because WHERE id = :id"
+        with self._begin() as connection:
+            connection.execute(text(statement), said)
+
+    def retry(self, *, ids: Sequence[str] = (), tasks: Sequence[str] = ()) -> int:
+        """Have refused rows tried again: those of these ids or tasks, or all; how many there were."""
+        what, chosen = ("id", ids) if ids else ("task", tasks)
+        only = f" AND {what} IN :ids" if chosen else ""
+        statement = f"UPDATE {{0}} SET refused_at = NULL, refused_because = NULL WHERE refused_at IS NOT NULL{only}"
+        with self._begin() as connection:
+            if not chosen:
+                return connection.execute(text(statement.format(self.name))).rowcount
+            return connection.execute(self._of_ids(statement), {"ids": chosen}).rowcount
+
+    def present(self, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that are in the table."""
+        with self._begin() as connection:
+            return {*connection.scalars(self._of_ids("SELECT id FROM {0} WHERE id IN :ids"), {"ids": ids})}
+
+    def count(self, queues: Sequence[str], shown: int = _SHOWN) -> Counted:
+        """How it stands. `queues`: those to which rows that wait may be assigned; `shown`: refused rows."""
+        waits, age = "refused_at IS NULL", f"{self._epoch.format(self._now)} - {self._epoch.format('min(created_at)')}"
+        with self._begin() as connection:
+            waiting = connection.scalar(text(self._limited(waits)), {"most": _COUNTED})
+            refused = connection.scalar(text(self._limited("refused_at IS NOT NULL")), {"most": _COUNTED})
+            # For each queue, since only so the index has the answer at once, however many rows there are.
+            oldest = text(f"SELECT {age} FROM {self.name} WHERE queue = :queue AND {waits}")
+            ages = [connection.scalar(oldest, {"queue": queue}) for queue in ("", *queues)] if waiting else []
+            rows = connection.execute(text(self._newest_refused()), {"most": shown}) if refused and shown else ()
+            found = tuple(RefusedRow(*row) for row in rows)
+        return Counted(waiting or 0, refused or 0, max([0.0, *(float(each) for each in ages if each)]), found)
+
+    def prune_receipts(self, seconds: float) -> int:
+        """Delete the receipts that are older; how many there were. A table that is not there has none."""
+        old = f"{self._epoch.format('created_at')} < {self._epoch.format(self._now)} - :seconds"
+        try:
+            with self._begin() as connection:
+                return connection.execute(
+                    text(f"DELETE FROM {self._receipts} WHERE {old}"), {"seconds": seconds}
+                ).rowcount
+        except NoTableError:
+            return 0
+
+    def connect(self) -> Connection:
+        """A connection on which each statement is a transaction, for LISTEN."""
+        with told(self.name):
+            return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def _rows(self, connection: Connection, where: str, values: dict[str, Any], limit: int) -> list[Row]:
+        age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
+        small = f"CASE WHEN {self._size} <= {_SMALL} THEN {{0}} END"
+        statement = (
+            f"SELECT id, task, {small.format('args')}, {small.format('kwargs')}, options, queue, {age}, created_at,"
+            f" {self._size} FROM {self.name} WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
+        )
+        found: list[Row] = []
+        large = 0
+        for *words, age_ms, at, size in connection.execute(text(statement), {**values, "limit": limit}):
+            row = Row(*words, max(0, int(age_ms)), at)
+            if size > _SMALL:
+                large += 1
+                if large > _LARGE_AT_ONCE:
+                    break  # they are the first ones the next time
+                row = self._with_arguments(connection, row) if size <= MOST_BYTES else row
+            found.append(row)
+        return found
+
+    def _with_arguments(self, connection: Connection, row: Row) -> Row:
+        statement = text(f"SELECT args, kwargs FROM {self.name} WHERE id = :id")
+        args, kwargs = connection.execute(statement, {"id": row.id}).one_or_none() or (None, "")
+        return row._replace(args=args, kwargs=kwargs)
+
+    def _limited(self, where: str) -> str:
+        """Counts no further than to :most."""
+        return f"SELECT count(*) FROM (SELECT 1 FROM {self.name} WHERE {where} LIMIT :most) AS some"
+
+    def _newest_refused(self) -> str:
+        at = self._epoch.format("refused_at")
+        return (
+            f"SELECT id, task, coalesce(refused_because, ''), {at} FROM {self.name} WHERE refused_at IS NOT NULL"
+            " ORDER BY refused_at DESC, id LIMIT :most"
+        )
+
+    def _of_ids(self, statement: str) -> Any:
+        return text(statement.format(self.name)).bindparams(bindparam("ids", expanding=True))
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        with told(self.name), self._engine.begin() as connection:
+            yield connection
+
+
+class NoTableError(OutboxError):
+    """The table is not there, or lacks a column."""
+
+
+@contextmanager
+def told(name: str) -> Iterator[None]:
+    """An error of the database as a sentence."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = getattr(error, "orig", None) or error
+        said = " ".join(str(cause).split()) or type(cause).__name__
+        if getattr(cause, "sqlstate", "") in ("42P01", "42703") or "no such table" in said or "no such column" in said:
+            raise NoTableError(f"{said}; `fusiond outbox init` prints what makes the table {name}") from None
+        raise OutboxError(said) from None
+
+
+def _url_of(outbox: Outbox) -> URL:
+    """The URL, with the driver that the extra `outbox` installs. Raises OutboxError."""
+    try:
+        given = read_secret(Path(outbox.url_file)) if outbox.url_file else outbox.url or ""
+        url = make_url(given)
+    except OSError as error:
+        raise OutboxError(f"{outbox.url_file}: {error.strerror}") from None
+    except ArgumentError:
+        where = outbox.url_file or "url"
+        raise OutboxError(f"{where}: this is no URL of a database, such as postgresql://shop@db/shop") from None
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def _engine(url: URL, connections: int) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        # A file that is not there must not be made: it would be empty, and the daemon's.
+        path = f"file:{quote(url.database or '')}?mode=rw"
+        creator = partial(sqlite3.connect, path, uri=True, timeout=_CONNECT, check_same_thread=False)
+        return create_engine("sqlite://", creator=creator, pool_size=connections, max_overflow=0, pool_pre_ping=True)
+    # Without prepared statements it works through a PgBouncer that gives each transaction another session.
+    arguments = {
+        "connect_timeout": _CONNECT, "tcp_user_timeout": _GONE * 1000, "keepalives_idle": _GONE,
+        "prepare_threshold": None, "application_name": "fusiond",
+    }  # fmt: skip
+    return create_engine(
+        url, connect_args=arguments, pool_size=connections, max_overflow=0, isolation_level="READ COMMITTED"
+    )
