@@ -49,6 +49,7 @@ SECTIONS = {
     "logging": ("logging",),
     "events": ("events",),
     "sinks": ("events", "sinks", "*"),
+    "outboxes": ("outboxes", "*"),
     "job_output": ("job_output",),
     "webhooks": ("webhooks",),
     "web": ("web",),

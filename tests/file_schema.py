@@ -176,7 +176,17 @@ def _default(field):
 def descriptions():
     """(class, field) → the `#:` comment above the field."""
     found = {}
-    names = ("cron_entries", "event_log", "flow_steps", "limits", "on_end", "tasks", "web_face", "worker_groups")
+    names = (
+        "cron_entries",
+        "event_log",
+        "flow_steps",
+        "limits",
+        "on_end",
+        "outboxes",
+        "tasks",
+        "web_face",
+        "worker_groups",
+    )
     for module in (model, *(getattr(model, name) for name in names)):
         lines = inspect.getsource(module).splitlines()
         classes = [each for each in ast.parse("\n".join(lines)).body if isinstance(each, ast.ClassDef)]

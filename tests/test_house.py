@@ -88,6 +88,7 @@ ALONE = [
             "flow_steps",
             "limits",
             "on_end",
+            "outboxes",
             "tasks",
             "web_face",
             "worker_groups",

@@ -18,6 +18,7 @@ Spot: TypeAlias = tuple[str, int, int]
 #: fields that may quote a URL
 _MASKED = ("message", "excerpt", "detail")
 _PASSWORD = re.compile(r"(://[^/\s:@'\"]*:)[^\s'\"]+(?=@)")
+_IN_QUERY = re.compile(r"([?&](?:ssl)?password=)[^&\s'\"]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,7 +71,7 @@ class Problem:
 
 def mask(text: str) -> str:
     """`text` with the password of each URL in it as `***`."""
-    return _PASSWORD.sub(r"\1***", text) if "://" in text else text
+    return _IN_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1***", text)) if "://" in text else text
 
 
 def visible(text: str) -> str:

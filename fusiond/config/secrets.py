@@ -73,9 +73,10 @@ def hidden(name: str, value: Any) -> Any:
 # -- an accepted configuration ----------------------------------------------------------------------------------------
 
 #: maps whose keys are names that somebody gave to entries: a task may be called `reset_password`
-_NAMED: Final = frozenset(
-    {"priorities", "retry_policies", "queues", "tasks", "flows", "steps", "cron", "workers", "weights", "sinks"}
-)
+_NAMED: Final = frozenset((
+    "priorities", "retry_policies", "queues", "tasks", "flows", "steps", "cron", "workers", "weights", "sinks",
+    "outboxes",
+))  # fmt: skip
 #: values of which nothing is known
 _ARGUMENTS: Final = ("args", "for_each", "kwargs", "inputs", "environment")
 

@@ -18,6 +18,7 @@ from fusiond.broker.hosts.host_records import CronDeclaration, DeclaredEntry, Fi
 from fusiond.broker.ticks import CronState
 from fusiond.config.fields import default_of
 from fusiond.config.model import Config, CronEntry, Task
+from fusiond.config.problems import mask
 from fusiond.config.units import seconds, written
 from fusiond.flows.shapes import Shape
 
@@ -126,11 +127,12 @@ def drifts(declarations: Iterable[CronDeclaration]) -> list[Drift]:
 
 
 def digests(config: Config) -> dict[str, dict[str, str]]:
-    """Kind → name → a digest that is equal if two files declare the same; of variables only the names count."""
+    """Kind → name → a digest that is equal if two files declare the same, but for values of variables and passwords."""
     groups = {
         name: [_said(replace(group, environment={})), sorted(group.environment)]
         for name, group in config.workers.items()
     }
+    outboxes = {name: replace(outbox, url=mask(outbox.url or "")) for name, outbox in config.outboxes.items()}
     kinds: dict[str, Mapping[str, Any]] = {
         "tasks": config.tasks,
         "queues": config.queues,
@@ -140,6 +142,7 @@ def digests(config: Config) -> dict[str, dict[str, str]]:
         "retry policies": config.retry_policies,
         "priorities": config.priorities,
         "sinks": config.events.sinks if config.events else {},
+        "outboxes": outboxes,
     }
     return {kind: {name: _digest(_said(said))[:8] for name, said in each.items()} for kind, each in kinds.items()}
 

@@ -4,7 +4,8 @@ A real daemon for tests: Redis and workers of its own, in a directory that is re
     with embedded("fusion.yaml") as daemon, daemon.in_use():
         assert Client().enqueue("charge", 7).result(timeout=10) == "paid"
 
-1. read    the user's file, and change what must not hold in a test: broker, directories, schedules, dashboard, sinks
+1. read    the user's file, and change what must not hold in a test: broker, directories, schedules, dashboard, sinks,
+           outboxes
 2. start   `fusiond run` with that, as the configuration that was accepted last; `keeper.py` ends it
 3. lead    the clients of the test process to it while a test uses it
 4. empty   its queues behind each test
@@ -153,6 +154,7 @@ class EmbeddedDaemon:
             cron={},
             web=None,
             events=events,
+            outboxes={},
             control=Control(),
             logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
             state_directory=str(self._directory / "state"),

@@ -10,6 +10,7 @@ The accepted configuration: frozen, with every default filled in. Each key of th
 7. worker_groups.py   worker groups
 8. web_face.py        the dashboard
 9. event_log.py       events
+10. outboxes.py       tables of databases whose rows become jobs
 
 The annotation of a field says how its values are written (`config/kinds.py`). Its Key has a title, examples, and what
 a change of the key does. The `#:` comment above the field is the key's description. The reading of the file,
@@ -53,6 +54,7 @@ from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.flow_steps import Flow
 from fusiond.config.model.on_end import Webhooks
+from fusiond.config.model.outboxes import RECEIPT_MARGIN, Outbox
 from fusiond.config.model.tasks import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Queue, RetryPolicy, Task
 from fusiond.config.model.web_face import Web
 from fusiond.config.model.worker_groups import WorkerGroup
@@ -246,6 +248,15 @@ class Config:
     #: Events of jobs, queues and daemons, for `fusiond events` and for sinks, such as files and webhooks. null: Redis
     #: keeps none.
     events: Annotated[Events | None, Key("Events", {"max_length": 100000}, in_place=True)] = None
+    #: Tables in databases of applications, by name: each row that a transaction commits becomes a job.
+    outboxes: Annotated[
+        Mapping[Name, Outbox],
+        Key(
+            "Outboxes",
+            {"shop": {"url": "postgresql+psycopg://fusiond@db/shop", "tasks": ["send_receipt"]}},
+            in_place=True,
+        ),
+    ] = field(default_factory=dict)
     #: What jobs print is kept on the host on which they run. null: only the end of what a failed attempt has printed is
     #: kept, in Redis.
     job_output: Annotated[
@@ -292,6 +303,19 @@ class Config:
     def work_of(self, entry: CronEntry) -> Task:
         """The task of a cron entry; of one that starts a flow, a stand-in with the name and queue of that."""
         return Task(entry.flow, "", self.flows[entry.flow].queue) if entry.flow else self.tasks[entry.task]
+
+    def tasks_of(self, outbox: Outbox) -> dict[str, Task]:
+        """The tasks that a row of the outbox may name, under their former names, too."""
+        matching = [task for task in self.tasks.values() if outbox.matches(task.name)]
+        return {name: self.tasks[name] for task in matching for name in (task.name, *task.aliases)}
+
+    def least_receipt_ttl(self, outbox: Outbox) -> float:
+        """Seconds: while a job of the outbox is kept it can be requeued, and a day longer a late attempt may end."""
+        return max((task.failure_ttl for task in self.tasks_of(outbox).values()), default=0.0) + RECEIPT_MARGIN
+
+    def receipt_ttl(self, outbox: Outbox) -> float:
+        """Seconds for which a receipt of the outbox is kept."""
+        return self.least_receipt_ttl(outbox) if outbox.receipt_ttl is None else outbox.receipt_ttl
 
     def to_name(self, names: Mapping[str, str]) -> dict[str, str]:
         """Task → the names that calls by position are to have, where the file names an argument of the task."""

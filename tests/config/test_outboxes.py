@@ -1,0 +1,59 @@
+"""Outboxes of a Config: which tasks a row may name, how long receipts are kept, what is shown of an address."""
+
+import json
+
+from fusiond.callbacks import WEBHOOK_TASK
+from fusiond.config.load import load
+from fusiond.config.model import Config
+from fusiond.config.secrets import hidden_config
+from fusiond.schedule.drift import digests
+
+TASKS = """
+tasks:
+  send_receipt: {run: x.a, aliases: [mail_receipt], failure_ttl: 3d, on_failure: {webhook: "https://h/x"}}
+  send_report: {run: x.b, failure_ttl: 9d}
+  index: {run: x.c}
+"""
+
+
+def config_of(outbox):
+    """The Config of a file with the outbox `shop`."""
+    text = f"version: 1\n{TASKS}outboxes: {{shop: {outbox}}}\n"
+    loaded = load("/srv/fusion.yaml", environ={"DB": "postgresql://u:hunter2@db/shop"}, data=text.encode())
+    assert loaded.config is not None, loaded.problems
+    return loaded.config
+
+
+def test_a_row_may_name_the_tasks_that_match_and_their_former_names():
+    """A pattern does not give out the task that signs requests to any URL."""
+    config = config_of("{url: 'postgresql://h/d', tasks: ['send_rec*']}")
+    assert [*config.tasks_of(config.outboxes["shop"])] == ["send_receipt", "mail_receipt"]
+    config = config_of("{url: 'postgresql://h/d', tasks: ['*']}")
+    assert WEBHOOK_TASK in config.tasks
+    assert {*config.tasks_of(config.outboxes["shop"])} == {"send_receipt", "mail_receipt", "send_report", "index"}
+
+
+def test_a_receipt_is_kept_a_day_longer_than_any_job_of_its_tasks():
+    """Unless the file says how long."""
+    config = config_of("{url: 'postgresql://h/d', tasks: ['send_*']}")
+    assert config.receipt_ttl(config.outboxes["shop"]) == 10 * 86400
+    config = config_of("{url: 'postgresql://h/d', tasks: ['send_*'], receipt_ttl: 60d}")
+    assert config.receipt_ttl(config.outboxes["shop"]) == 60 * 86400
+
+
+def test_the_program_reads_what_the_file_says():
+    """A path starts at the file that holds it."""
+    config = config_of("{url_file: db, tasks: [index], wake: notify, poll: 200ms, schema: s, durability: replica}")
+    assert config.outboxes["shop"].url_file == "/srv/db"
+    assert Config.from_json(config.to_json()) == config
+
+
+def test_the_password_of_an_address_is_neither_shown_nor_part_of_a_digest():
+    """Wherever it stands in the address, and if a variable has brought it."""
+    shown, plain = (config_of(f"{{url: '{url}', tasks: [index]}}") for url in ("${DB}", "postgresql://u:x@db/shop"))
+    [url] = [outbox["url"] for outbox in hidden_config(json.loads(shown.to_json()))["outboxes"].values()]
+    assert url == "postgresql://u:***@db/shop"
+    assert digests(shown)["outboxes"] == digests(plain)["outboxes"]
+    config = config_of("{url: 'postgresql://u@db/shop?password=hunter2', tasks: [index]}")
+    assert "hunter2" not in str(hidden_config(json.loads(config.to_json())))
+    assert digests(config)["outboxes"] != digests(shown)["outboxes"]
