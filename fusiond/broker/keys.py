@@ -80,7 +80,8 @@ Every key: the data model.
                                 <task>=<name>,…": the names of what its calls pass by position
     ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
                                 that was delivered last
-    ns:outboxes         HASH    outbox -> "<token of who hands over> <until, ms>"; "<outbox> says" -> JSON of its state
+    ns:outboxes         HASH    outbox -> "<token of who hands over> <until, ms>";
+                                "<outbox> says" -> JSON of its state
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py
     ns:meta             HASH    layout, generation, generation:<hash>, suspended: so is each queue that is new,
                                 suspended:<task>: so is that task in each queue that is new,

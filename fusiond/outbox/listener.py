@@ -19,8 +19,11 @@ class Listener:
         with told(channel):
             quoted = connection.dialect.identifier_preparer.quote_identifier(channel)
             connection.execute(text(f"LISTEN {quoted}"))
-            self._driver: Any = connection.connection.driver_connection
-        self._loop, self._socket = asyncio.get_running_loop(), self._driver.fileno()
+            driver: Any = connection.connection.driver_connection
+        self._driver, self._socket = driver, driver.fileno()
+        #: whether the connection has ended: another listener is needed
+        self.is_lost = False
+        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._on_readable)
 
     def _on_readable(self) -> None:
@@ -29,6 +32,7 @@ class Listener:
                 pass
         except Exception:  # noqa: BLE001 - the driver's own errors, which need it to be imported; the next poll meets them
             self._loop.remove_reader(self._socket)
+            self.is_lost = True
         self._heard.set()
 
     def close(self) -> None:

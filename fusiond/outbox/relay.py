@@ -127,12 +127,13 @@ class Relay:
                     await self._note_recovery()
                 failures = 0
             except (BrokerError, OutboxError) as error:
-                is_redis = isinstance(error, BrokerError)
-                await self._note_failure(retrying(error) if is_redis else str(error), is_first=not failures)
+                await self._note_failure(
+                    retrying(error) if isinstance(error, BrokerError) else str(error), is_first=not failures
+                )
                 # From the table on: what was under way is unknown, and the password may be another one now.
                 await self._disconnect()
                 failures += 1
-                if is_redis:
+                if isinstance(error, BrokerError):
                     await self._outage.wait(failures, self._changed)
                 else:
                     await wait_until_set(self._changed, pause(failures, _LONGEST))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from fnmatch import fnmatchcase
 from typing import Any
 
 from fusiond.broker.call import Plan
@@ -36,7 +35,7 @@ class RowJobs:
 
     def __init__(self, maker: JobMaker, name: str, config: Config) -> None:
         self._maker, self._name, self._tasks = maker, name, config.tasks
-        self._allowed = config.outboxes[name].tasks
+        self._outbox = config.outboxes[name]
 
     def make(self, rows: Sequence[Row]) -> Plan[Made]:
         """
@@ -63,7 +62,7 @@ class RowJobs:
 
     def _job(self, row: Row) -> Plan[tuple[str, NewJob]]:
         """The queue and the job of a row. Raises EnqueueError, BrokerError."""
-        if not any(fnmatchcase(row.task, pattern) for pattern in self._allowed):
+        if not self._outbox.matches(row.task):
             remedy = f"add it to `outboxes.{self._name}.tasks`"
             raise EnqueueError(f"task {safe_repr(row.task)} may not be enqueued by this outbox; {remedy}")
         if row.args is None:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, bindparam, create_engine, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import QueuePool
 
 from fusiond.broker.outboxes import RefusedRow
 from fusiond.config.model.outboxes import Outbox
@@ -197,7 +198,7 @@ class Table:
         found: list[Row] = []
         large = 0
         for *words, age_ms, at, size in connection.execute(text(statement), {**values, "limit": limit}):
-            row = Row(*words, max(0, int(age_ms)), at)
+            row = Row._make((*words, max(0, int(age_ms)), at))
             if size > _SMALL:
                 large += 1
                 if large > _LARGE_AT_ONCE:
@@ -213,7 +214,7 @@ class Table:
 
     def _limited(self, where: str) -> str:
         """Counts no further than to :most."""
-        return f"SELECT count(*) FROM (SELECT 1 FROM {self.name} WHERE {where} LIMIT :most) AS some"
+        return f"SELECT count(*) FROM (SELECT 1 FROM {self.name} WHERE {where} LIMIT :most) AS counted"
 
     def _newest_refused(self) -> str:
         at = self._epoch.format("refused_at")
@@ -266,7 +267,7 @@ def _engine(url: URL, connections: int) -> Engine:
         # A file that is not there must not be made: it would be empty, and the daemon's.
         path = f"file:{quote(url.database or '')}?mode=rw"
         creator = partial(sqlite3.connect, path, uri=True, timeout=_CONNECT, check_same_thread=False)
-        return create_engine("sqlite://", creator=creator, pool_size=connections, max_overflow=0, pool_pre_ping=True)
+        return create_engine("sqlite://", creator=creator, poolclass=QueuePool, pool_size=connections, max_overflow=0)
     # Without prepared statements it works through a PgBouncer that gives each transaction another session.
     arguments = {
         "connect_timeout": _CONNECT, "tcp_user_timeout": _GONE * 1000, "keepalives_idle": _GONE,
