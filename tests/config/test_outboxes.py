@@ -1,10 +1,14 @@
 """Outboxes of a Config: which tasks a row may name, how long receipts are kept, what is shown of an address."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+import fusiond
 from fusiond.callbacks import WEBHOOK_TASK
+from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.config.database_url import database_url
 from fusiond.config.load import load
 from fusiond.config.model import Config, Outbox
@@ -90,3 +94,17 @@ def test_an_address_that_only_the_program_reads_is_checked_there(tmp_path):
         database_url(Outbox(("a",), url_file=str(tmp_path / "db"), wake="notify"))
     with pytest.raises(FileNotFoundError):
         database_url(Outbox(("a",), url_file=str(tmp_path / "none")))
+
+
+def test_a_daemon_for_development_takes_no_rows_of_production(tmp_path):
+    """It runs beside the production daemon, with the same file and another Redis; SQLite is for development."""
+    file, out = tmp_path / "fusion.yaml", tmp_path / "candidate.json"
+    file.write_text(
+        f"version: 1\n{TASKS}outboxes:\n  shop: {{url: 'postgresql://h/d', tasks: [index]}}\n"
+        "  file: {url_file: fusion.yaml, tasks: [index]}\n  mine: {url: 'sqlite:////tmp/x.db', tasks: [index]}\n"
+    )
+    request = {"version": fusiond.__version__, "file": str(file), "out": str(out), "generation": 1}
+    for development, names in ((False, ["shop", "file", "mine"]), (True, ["mine"])):
+        asked = json.dumps({**request, "development": development})
+        subprocess.run([sys.executable, "-m", "fusiond.config.candidate", asked], check=True, capture_output=True)
+        assert sorted(read_snapshot(out).config.outboxes) == sorted(names)
