@@ -19,6 +19,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "web": ("starlette", "uvicorn", "jinja2"),
     "elasticsearch": ("elasticsearch",),
     "top": ("textual", "rich"),
+    "outbox": ("sqlalchemy", "psycopg"),
     "otlp": ("google.protobuf", "opentelemetry.proto"),
 }
 

@@ -61,6 +61,8 @@ GUESTS = {
     "prometheus_client": {"monitoring"},
     "elasticsearch": {"sinks"},
     "opentelemetry": {"sinks"},
+    "sqlalchemy": {"outbox"},
+    "psycopg": {"outbox"},
     "starlette": {"web"},
     "uvicorn": {"web"},
     "jinja2": {"web"},

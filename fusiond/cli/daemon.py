@@ -23,7 +23,10 @@ def register(subparsers: Any) -> None:
     """Add the commands."""
     run = arguments.command(subparsers, "run", _run)
     run.add_argument(
-        "--only", action="append", metavar="NAME", help="only this group, `scheduler` or `web`; may be repeated"
+        "--only",
+        action="append",
+        metavar="NAME",
+        help="only this group, `scheduler`, `web`, `sink:…` or `outbox:…`; may be repeated",
     )
     run.add_argument(
         "--last-good", action="store_true", help="start with the configuration that was accepted last, not the file"

@@ -91,6 +91,8 @@ def _development(config: Config, *, root: bool) -> Config:
     """
     Every group with one child, the embedded broker, text logs on standard output; a saved file takes effect by itself.
 
+    Outboxes are left out unless they are in SQLite: in another database the rows of production could be taken.
+
     Args:
         config: what the file says.
         root: whether the daemon may become other users. If not, or if there is no such user, a group runs as the
@@ -110,6 +112,7 @@ def _development(config: Config, *, root: bool) -> Config:
         config,
         broker=Broker(namespace=config.broker.namespace),
         workers=workers,
+        outboxes={name: each for name, each in config.outboxes.items() if (each.url or "").startswith("sqlite:")},
         logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
         watch=True,
     )

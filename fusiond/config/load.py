@@ -25,6 +25,7 @@ from fusiond.config.lint import (
     machine,
     names,
     odd_characters,
+    outbox_keys,
     policies,
     queue_limits,
     schedules,
@@ -50,7 +51,7 @@ _OF_NODES: Final = (
 )  # fmt: skip
 _OF_VALUES: Final = (
     policies.check, calls.check, queue_limits.check_pairs, flow_graphs.check_values,
-    schedules.check_ticks, machine.check_paths, dashboard.check,
+    schedules.check_ticks, machine.check_paths, dashboard.check, outbox_keys.check,
 )  # fmt: skip
 #: what entries share or refer to: if it is wrong as a whole, nothing can be said of any entry
 _SHARED: Final = frozenset({"defaults", *(field.name for field in keys_of(Config) if field.by_name)})
@@ -119,6 +120,7 @@ def _check_names(root: Node, *, whole: bool) -> Iterator[Problem]:
     if whole:
         yield from names.check_declared(root)
         yield from names.check_aliases(root)
+        yield from outbox_keys.check_tasks(root)
     for check in _OF_NODES:
         yield from check(root)
 

@@ -35,7 +35,7 @@ from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.reload.reloads import Reloads
 from fusiond.supervise.supervisord.daemon_options import LONGEST_SLEEP, DaemonOptions
 from fusiond.supervise.supervisord.rpc import FusionNamespace, supervisor_namespace
-from fusiond.supervise.wanted_programs import PUBLISHER, REDIS, SCHEDULER, SINK, WEB, WORKER, RunOptions
+from fusiond.supervise.wanted_programs import CARRIERS, PUBLISHER, REDIS, SCHEDULER, WEB, WORKER, RunOptions
 from fusiond.supervise.watch import Watcher, targets
 
 #: seconds after which systemd is told READY although a program is not: Redis may be away, which must not fail the start
@@ -60,7 +60,7 @@ class Daemon(Supervisor):  # type: ignore[misc] # supervisor has no types
         self.watcher = Watcher(targets, options.waker.wake)
         self.code_watcher = CodeWatcher(options.waker.wake) if run.development else None
         options.process_group_configs = [
-            ProcessGroupConfig(options, name, 999, []) for name in (REDIS, SCHEDULER, PUBLISHER, WEB, SINK, WORKER)
+            ProcessGroupConfig(options, name, 999, []) for name in (REDIS, SCHEDULER, PUBLISHER, WEB, *CARRIERS, WORKER)
         ]
         options.idle_for = self._idle_for
         fusion = FusionNamespace(self.processes, self.reloads, self.liveness, self.started, lambda: self.ending)

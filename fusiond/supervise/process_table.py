@@ -36,7 +36,7 @@ from fusiond.supervise.wanted_programs import (
     WEB,
     Program,
     RunOptions,
-    is_sink,
+    is_carrier,
     part_of,
     wanted_programs,
 )
@@ -163,9 +163,9 @@ class ProcessTable:
         return all(name in present and (present[name].ready or present[name].ended) for name in self.wanted)
 
     def unready(self) -> dict[str, str]:
-        """The wanted programs that do not serve now, and why; without dashboard and sinks, as jobs run without them."""
+        """The wanted programs that do not serve now, and why; jobs run without the dashboard, sinks and outboxes."""
         present = self._by_name()
-        names = [name for name, program in self.wanted.items() if program.part != WEB and not is_sink(program)]
+        names = [name for name, program in self.wanted.items() if program.part != WEB and not is_carrier(program)]
         why = {name: present[name].why_not_serving() if name in present else "not started" for name in names}
         return {name: reason for name, reason in why.items() if reason}
 

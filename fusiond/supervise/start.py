@@ -48,7 +48,7 @@ from fusiond.supervise.reload.outcome import Refused
 from fusiond.supervise.reload.reading import LastRead, Result, wait_for, watched_files
 from fusiond.supervise.server import choose_server
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
-from fusiond.supervise.wanted_programs import LOADED, SCHEDULER, SINK, WEB, RunOptions, loaded_for, sinks_of
+from fusiond.supervise.wanted_programs import LOADED, SCHEDULER, WEB, RunOptions, carriers_of, loaded_for
 from fusiond.supervise.watch import fingerprint_as_read
 
 #: what this process itself needs later; the helper leaves it the time for that
@@ -65,7 +65,7 @@ def run(helper: Helper, *, only: Sequence[str] = (), last_good: bool = False) ->
     Args:
         helper: reads the YAML file. If that is for `fusiond dev`, the daemon is small, has a broker of its own, and
             loads code as it is saved.
-        only: names of groups, `scheduler`, `web` or `sink:<name>`; empty: all.
+        only: names of groups, `scheduler`, `web`, `sink:<name>` or `outbox:<name>`; empty: all.
         last_good: start from the configuration that was accepted last, whatever the file says now.
 
     Returns:
@@ -264,7 +264,7 @@ def _prepare(
     known = [
         SCHEDULER,
         *([WEB] if config.web else []),
-        *(f"{SINK}:{name}" for name in sinks_of(config)),
+        *carriers_of(config),
         *config.workers,
     ]
     if unknown := sorted(only - {*known}):

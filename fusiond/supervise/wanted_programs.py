@@ -20,9 +20,11 @@ from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.redis_server import Server
 
-REDIS, SCHEDULER, PUBLISHER, WORKER, WEB, SINK = "redis", "scheduler", "publisher", "worker", "web", "sink"
+REDIS, SCHEDULER, PUBLISHER, WORKER, WEB = "redis", "scheduler", "publisher", "worker", "web"
 SCHEDULER_MODULE, WORKER_MODULE = "fusiond.schedule.__main__", "fusiond.worker.__main__"
-WEB_MODULE, SINK_MODULE = "fusiond.web.__main__", "fusiond.sinks.__main__"
+WEB_MODULE = "fusiond.web.__main__"
+#: kind of program that carries something to or from Redis, one for each name → its module; `--KIND NAME` follows
+CARRIERS = {"sink": "fusiond.sinks.__main__", "outbox": "fusiond.outbox.__main__"}
 #: what programs need, whatever the file says: modules, and functions to call
 LOADED = (
     "fusiond.broker.redis.embedded",
@@ -42,7 +44,7 @@ _LOADED_FOR = {
 #: seconds after `drain_timeout` in which a dispatcher kills the jobs that still run, and settles them
 SETTLE = 15.0
 #: seconds from SIGTERM to SIGKILL; meanwhile a server writes its append-only file
-STOP_SCHEDULER, STOP_REDIS, STOP_WEB, STOP_SINK = 10.0, 30.0, 10.0, 20.0
+STOP_SCHEDULER, STOP_REDIS, STOP_WEB, STOP_CARRIER = 10.0, 30.0, 10.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class RunOptions:
     runtime: Path
     #: the server to run; None unless the broker is embedded
     server: Server | None = None
-    #: names of groups, `scheduler`, `web` or `sink:<name>`, that run on this host; empty: all
+    #: names of groups, `scheduler`, `web`, `sink:<name>` or `outbox:<name>`, that run on this host; empty: all
     only: AbstractSet[str] = frozenset()
     #: whether it is `fusiond dev`
     development: bool = False
@@ -129,8 +131,9 @@ def wanted_programs(snapshot: Snapshot, generations: Mapping[str, int], options:
         found.append(of(SCHEDULER_MODULE, PUBLISHER, STOP_SCHEDULER, "--publish-only"))
     if config.web is not None and options.runs(WEB):
         found.append(of(WEB_MODULE, WEB, STOP_WEB))
-    sinks = [(f"{SINK}:{name}", name) for name in sinks_of(config)]
-    found += [of(SINK_MODULE, part, STOP_SINK, "--sink", name) for part, name in sinks if options.runs(part)]
+    for part in filter(options.runs, carriers_of(config)):
+        kind, _, name = part.partition(":")
+        found.append(of(CARRIERS[kind], part, STOP_CARRIER, f"--{kind}", name))
     for group in config.workers.values():
         if options.runs(group.name) and options.is_host_of(group):
             part, stop = part_of(group.name), group.drain_timeout + SETTLE
@@ -155,14 +158,15 @@ def _redis(snapshot: Snapshot, options: RunOptions) -> Program:
     return Program(REDIS, REDIS, entry, command, arguments, snapshot.generation, STOP_REDIS, tail)
 
 
-def sinks_of(config: Config) -> tuple[str, ...]:
-    """The names of the sinks."""
-    return tuple(config.events.sinks) if config.events else ()
+def carriers_of(config: Config) -> list[str]:
+    """The parts of sinks and outboxes, such as `sink:audit` and `outbox:shop`."""
+    names = {"sink": config.events.sinks if config.events else {}, "outbox": config.outboxes}
+    return [f"{kind}:{name}" for kind, entries in names.items() for name in entries]
 
 
-def is_sink(program: Program) -> bool:
-    """Whether it delivers events."""
-    return program.part.startswith(f"{SINK}:")
+def is_carrier(program: Program) -> bool:
+    """Whether it is that of a sink or an outbox, without which jobs run."""
+    return program.part.partition(":")[0] in CARRIERS
 
 
 def _of_module(

@@ -107,6 +107,13 @@ RULES = (
         "events: {sinks: {audit: {kind: file, path: events.jsonl}}}\n",
     ),
     Rule(
+        "short-receipts",
+        "warning",
+        "receipts of an outbox that are deleted while jobs of its tasks are kept",
+        "outboxes: {o: {url: 'postgresql://h/d', tasks: [a], receipt_ttl: «30d»}}\n",
+        "outboxes: {o: {url: 'postgresql://h/d', tasks: [a], receipt_ttl: 31d}}\n",
+    ),
+    Rule(
         "limit-of-nothing",
         "error",
         "a limit without a number",

@@ -46,7 +46,7 @@ RULES = (
     Rule(
         "bad-url",
         "error",
-        "a broker's address that leads to none",
+        "an address that leads to no broker, or to no database of an outbox",
         "broker: {url: «localhost:6379»}\n",
         "broker: {url: redis://localhost:6379}\n",
     ),

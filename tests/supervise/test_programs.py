@@ -9,6 +9,8 @@ import pytest
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Broker, Config, WorkerGroup
 from fusiond.config.model.cron_entries import CronEntry
+from fusiond.config.model.event_log import Events, Sink
+from fusiond.config.model.outboxes import Outbox
 from fusiond.config.model.web_face import Web
 from fusiond.redis_server import Server
 from fusiond.supervise.wanted_programs import RunOptions, loaded_for, part_of, wanted_programs
@@ -34,6 +36,19 @@ def test_the_dashboard_runs_where_the_file_has_it_and_only_permits_it():
     for only, names in (("web", ["publisher", "web"]), ("main", ["publisher", "worker:main@3"])):
         alone = replace(OPTIONS, only=frozenset({only}))
         assert list(wanted_programs(shown, generations(found), alone)) == names
+
+
+def test_an_outbox_has_a_program_as_a_sink_has():
+    """Its argument is its name, never an address; `--only` names it like a group."""
+    events, outbox = Events(sinks={"audit": Sink("file", path="/x")}), Outbox(("a",), url="postgresql://u:hunter2@h/d")
+    found = snapshot(WorkerGroup("main"), url="redis://elsewhere")
+    found = replace(found, config=replace(found.config, events=events, outboxes={"shop": outbox}))
+    programs = wanted_programs(found, generations(found), OPTIONS)
+    assert list(programs) == ["scheduler", "sink:audit", "outbox:shop", "worker:main@3"]
+    assert programs["outbox:shop"].entry == "fusiond.outbox.__main__:entry_point"
+    assert programs["outbox:shop"].arguments[-2:] == ("--outbox", "shop")
+    alone = replace(OPTIONS, only=frozenset({"outbox:shop"}))
+    assert list(wanted_programs(found, generations(found), alone)) == ["publisher", "outbox:shop"]
 
 
 def test_the_server_is_run_by_the_standard_library_alone():

@@ -169,6 +169,7 @@ def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem
     keys = (("broker", "password_file"), ("broker", "tls", "key_file"), ("webhooks", "secret_file"))
     secrets = [root.get(*key) for key in keys]
     secrets += [sink.get(key) for _, sink in root.entries("events", "sinks") for key in ("secret_file", "api_key_file")]
+    secrets += [outbox.get("url_file") for _, outbox in root.entries("outboxes")]
     secrets += [token.get("token_file") for _, token in root.entries("web", "tokens")]
     certificates = (root.get("broker", "tls", "ca_file"), root.get("broker", "tls", "cert_file"))
     variables = [node for settings in maps for node in settings.items("environment_file")]
@@ -223,11 +224,12 @@ def _extras(root: Node) -> Iterator[Problem]:
     It is a warning at `run`, too: the program that needs them says so and does not start, and jobs do not wait for it.
     """
     places = [("web", root.names()["web"])] if root.get("web") is not None else []
+    places += [("outbox", place) for place in root.names("outboxes").values()]
     kinds = [sink.get("kind") for _, sink in root.entries("events", "sinks")]
     places += [(str(kind.value), kind.place) for kind in kinds if kind is not None]
     for extra, place in places:
         if missing := not_installed(extra):
-            what = "the dashboard" if extra == "web" else f"a sink of the kind {extra}"
+            what = {"web": "the dashboard", "outbox": "an outbox"}.get(extra, f"a sink of the kind {extra}")
             message = f"{what} needs {', '.join(missing)}, which is not installed here"
             yield place.warning("missing-extra", message, f"pip install 'fusiond[{extra}]'")
 

@@ -120,6 +120,37 @@ def test_a_sink_whose_extra_is_not_installed_is_warned_of(monkeypatch):
     assert codes(text) == []
 
 
+# -- outboxes
+
+
+@pytest.mark.parametrize(
+    ("url", "is_plain"),
+    [
+        ("postgresql://u:hunter2@h/d", True), ("postgresql://u:${PASSWORD}@h/d", False), ("${URL}", False),
+        ("postgresql://${DB_USER}:hunter2@h/d", True), ("postgresql://u@h/d?password=hunter2", True),
+        ("postgresql://u@h/d?password=${PASSWORD}", False), ("postgresql://u:hun/ter2@h/d", False),
+    ],
+)  # fmt: skip
+def test_the_password_of_an_outbox_is_found_in_the_file_and_never_shown(url, is_plain):
+    """In the address or in its query; one that a variable brings is no mistake. A character that breaks the address
+    does not show it either.
+    """
+    environ = {"PASSWORD": "hunter2", "URL": "postgresql://u:hunter2@h/d", "DB_USER": "u"}
+    text = f"{TASK}outboxes: {{o: {{tasks: [a], url: '{url}'}}}}\n"
+    problems = load("f.yaml", environ=environ, data=text.encode(), elsewhere=True).problems
+    assert ["secret-in-clear"] * is_plain == [each.code for each in problems if each.code != "bad-url"]
+    assert "hunter2" not in as_text(problems) + as_json(problems)
+    assert "hun/ter2" not in as_text(problems) + as_json(problems)
+
+
+def test_an_outbox_without_sqlalchemy_is_warned_of(monkeypatch):
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    text = f"{TASK}outboxes: {{o: {{tasks: [a], url: 'sqlite:////d'}}}}\n"
+    (problem,) = [each for each in load("f.yaml", environ={}, data=text.encode()).problems if each.code[:4] == "miss"]
+    assert (problem.code, problem.remedy) == ("missing-extra", "pip install 'fusiond[outbox]'")
+
+
 # -- memory
 
 

@@ -22,6 +22,7 @@ def found(text, name="fusion.yaml", **environ):
 
 # (code, text, what the caret underlines); each text is wrong in this way and no other
 UNIQUE = "tasks: {a: {run: x.y, unique: %s}}\nworkers: {m: {}}\n"
+OUTBOX = "tasks: {a: {run: x.y}}\nworkers: {m: {}}\noutboxes: {o: {%s}}\n"
 CASES = [
     # -- structure
     ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
@@ -112,6 +113,24 @@ CASES = [
         "queues: {q: {max_running: 2}}\ntasks: {a: {run: x.y, queue: q, limit: {max_running: 3}}}\nworkers: {m: {}}\n",
         "3",
     ),
+    # -- outboxes
+    ("missing-key", OUTBOX % "tasks: [a]", "o"),
+    ("exclusive-keys", OUTBOX % "tasks: [a], url: 'postgresql://h/d', url_file: /etc/hostname", "o"),
+    ("empty", OUTBOX % "tasks: [], url: 'postgresql://h/d'", "tasks"),
+    ("unknown-task", OUTBOX % "tasks: [a, b], url: 'postgresql://h/d'", "b"),
+    ("unknown-task", OUTBOX % "tasks: ['b*'], url: 'postgresql://h/d'", "'b*'"),
+    *(
+        ("bad-url", OUTBOX % f"tasks: [a], url: '{url}'", f"'{url}'")
+        for url in (
+            "mysql://h/d", "postgresql+psycopg2://h/d", "shop", "sqlite:///shop.db", "sqlite://", "postgresql://h:x/d",
+            "postgresql://[h/d",
+        )
+    ),
+    ("exclusive-keys", OUTBOX % "tasks: [a], url: 'sqlite:////d', wake: notify", "wake"),
+    ("exclusive-keys", OUTBOX % "tasks: [a], url: 'sqlite:////d', schema: s", "schema"),
+    ("out-of-range", OUTBOX % "tasks: [a], url: 'sqlite:////d', poll: 0s", "0s"),
+    ("bad-value", OUTBOX % "tasks: [a], url: 'sqlite:////d', table: Orders", "Orders"),
+    ("missing-file", OUTBOX % "tasks: [a], url_file: /no/such", "/no/such"),
     # -- usage
     (
         "unserved-queue",

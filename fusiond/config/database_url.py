@@ -1,0 +1,75 @@
+"""The address of an outbox's database, read without SQLAlchemy, which the daemon never loads."""
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from fusiond.config.endpoints import BadUrl
+from fusiond.config.model import Outbox
+from fusiond.errors import ConfigError
+from fusiond.files import read_secret
+
+#: scheme → dialect and driver, as SQLAlchemy is given them
+_SCHEMES: Final = {
+    "postgresql+psycopg": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+    "sqlite": "sqlite",
+}
+_EXAMPLES: Final = "write postgresql+psycopg://user@host/database or sqlite:////path"
+_ESCAPES: Final = "write host:port, and in the password %23 for #, %2F for /, %3A for :, %3F for ? and %40 for @"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """What is known of a database by its address."""
+
+    #: as SQLAlchemy takes it; may hold a password
+    text: str
+    is_postgresql: bool
+    #: the role that connects; "" where the address names none
+    user: str
+
+
+def parse_database_url(text: str) -> DatabaseUrl:
+    """The parts of an address. Raises BadUrl, which quotes nothing that may hold a password."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        raise BadUrl("the URL has no scheme", _EXAMPLES)
+    if scheme not in _SCHEMES:
+        raise BadUrl(f"{scheme[:30]}:// is not a database that an outbox can be in", _EXAMPLES)
+    if scheme == "sqlite":
+        if not rest.startswith("//"):
+            raise BadUrl("the URL has no absolute path", "write sqlite:////srv/shop.db, with four slashes")
+        return DatabaseUrl(text, is_postgresql=False, user="")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:  # what stands behind a colon is no port, or a bracket is not closed
+        raise BadUrl("the URL's host or port cannot be read", _ESCAPES) from None
+    if "@" in parts.path or "@" in parts.query or parts.fragment:
+        raise BadUrl("the URL has a character that must be escaped", _ESCAPES)
+    users = [unquote(parts.username or ""), *parse_qs(parts.query).get("user", ())]
+    return DatabaseUrl(f"{_SCHEMES[scheme]}://{rest}", is_postgresql=True, user=users[-1])
+
+
+def keys_of_postgresql(outbox: Outbox) -> list[str]:
+    """The keys of the outbox that only PostgreSQL takes."""
+    return [key for key, is_set in (("schema", outbox.schema), ("wake", outbox.wake == "notify")) if is_set]
+
+
+def database_url(outbox: Outbox) -> DatabaseUrl:
+    """
+    The address of an outbox's database, from `url` or `url_file`.
+
+    Raises:
+        OSError: the file cannot be read now, is empty or is not UTF-8.
+        ConfigError: the address cannot be used, or not with the outbox's other keys.
+    """
+    try:
+        url = parse_database_url(outbox.url or read_secret(outbox.url_file or ""))
+    except BadUrl as error:
+        raise ConfigError(f"the address of the outbox cannot be used: {error}; {error.remedy}") from None
+    if not url.is_postgresql and (keys := keys_of_postgresql(outbox)):
+        raise ConfigError(f"the outbox is in SQLite, which takes no {keys[0]}; remove the key")
+    return url
