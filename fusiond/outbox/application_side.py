@@ -52,7 +52,7 @@ _SECONDS: Final = ("delay", "expires", "timeout", "result_ttl", "failure_ttl")
 class OutboxWriter:
     """Inserts rows into one table; its calls have these options."""
 
-    given: Options = NO_OPTIONS
+    call: Options = NO_OPTIONS
     table: str = TABLE
     #: None: the database finds the table, on PostgreSQL by its `search_path`
     schema: str | None = None
@@ -75,7 +75,7 @@ class OutboxWriter:
         said = {name: value for name, value in options.items() if value is not None}
         writer = dataclasses.replace(
             self,
-            given=dataclasses.replace(self.given, **said),
+            call=dataclasses.replace(self.call, **said),
             table=table or self.table,
             schema=schema or self.schema,
         )
@@ -113,10 +113,10 @@ class OutboxWriter:
         """Insert the row; its id. In tests that record jobs, `fusiond.testing` takes the place of this method."""
         text("task", task)
         encoded(task, args, kwargs)
-        row: dict[str, Any] = {"args": args, "kwargs": kwargs, "options": stored_options(self.given)}
+        row: dict[str, Any] = {"args": args, "kwargs": kwargs, "options": stored_options(self.call)}
         # JSON in ASCII fits into a database of any encoding.
         texts = {name: json.dumps(value) for name, value in row.items()}
-        id_ = job_id(self.given, task)
+        id_ = job_id(self.call, task)
         insert(_qualified(self.table, self.schema), {"id": id_, "task": task, **texts})
         return id_
 
