@@ -69,7 +69,6 @@ GUESTS = {
     "markupsafe": {"web"},
     "argcomplete": {"cli"},
     "textual": {"cli"},
-    "sqlalchemy": {"outbox"},
     "rich": {"cli"},
     "pytest": {"testing"},
 }

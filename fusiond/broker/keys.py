@@ -143,7 +143,8 @@ class Keys:
     """The keys of one namespace."""
 
     __slots__ = (
-        "_roots", "catalog", "cron", "daemons", "meta", "namespace", "outboxes", "outputs", "queues", "rights", "sinks", "workers",
+        "_roots", "catalog", "cron", "daemons", "meta", "namespace", "outboxes", "outputs", "queues", "rights",
+        "sinks", "workers",
     )  # fmt: skip
 
     def __init__(self, namespace: str) -> None:

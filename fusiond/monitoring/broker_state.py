@@ -13,9 +13,11 @@ from fusiond.broker.call import Plan, sent_ahead
 from fusiond.broker.counters import QueueCounters
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
+from fusiond.broker.outboxes import OutboxState
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
+from fusiond.inspecting.outboxes import outbox_states
 from fusiond.inspecting.queues import count_each
 from fusiond.owners import Owners
 from fusiond.schedule.overdue import overdue_since
@@ -39,6 +41,8 @@ class BrokerState:
     counters: dict[str, QueueCounters] = field(default_factory=dict)
     #: sink of a living daemon's file → how far it is
     sinks: dict[str, SinkState] = field(default_factory=dict)
+    #: outbox of a living daemon's file → how it stands
+    outboxes: dict[str, OutboxState] = field(default_factory=dict)
     #: who answers for what
     owners: Owners = field(default_factory=dict)
 
@@ -64,6 +68,7 @@ def broker_state(verbs: Verbs) -> Plan[BrokerState]:
         counters=counters,
         owners=catalogue.owners,
         sinks=(yield from sink_states(verbs, files, [*queues])),
+        outboxes=(yield from outbox_states(verbs, files)),
     )
 
 

@@ -56,6 +56,11 @@ NAMES: Final = {
     "fusiond_sink_delay_seconds": "For how long the oldest event has been there that a sink has not delivered.",
     "fusiond_sink_refused_events_total": "Events that the other side of a sink has refused for good.",
     "fusiond_sink_failing": "Whether a sink could not deliver when it last tried.",
+    "fusiond_outbox_waiting": "Rows of an outbox that wait to be handed over, up to 100,000.",
+    "fusiond_outbox_refused": "Rows of an outbox of which no job can be made, up to 100,000.",
+    "fusiond_outbox_oldest_seconds": "For how long the oldest row of an outbox waits.",
+    "fusiond_outbox_failing": "Whether no rows of an outbox can be handed over now.",
+    "fusiond_outbox_last_report_timestamp_seconds": "When a daemon last said how an outbox stands; 0: never.",
     "fusiond_queue_info": "Who answers for a queue; always 1.",
     "fusiond_cron_info": "Who answers for a cron entry; always 1.",
     "fusiond_job_info": "Who answers for the jobs of a task in a queue; always 1.",
@@ -147,6 +152,12 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
         yield "fusiond_sink_delay_seconds", state.delay, {"sink": sink}
         yield "fusiond_sink_failing", bool(state.failing), {"sink": sink}
         yield "fusiond_sink_refused_events_total", state.refused, {"sink": sink}
+    for outbox, stands in broker.outboxes.items():
+        yield "fusiond_outbox_waiting", stands.waiting, {"outbox": outbox}
+        yield "fusiond_outbox_refused", stands.refused, {"outbox": outbox}
+        yield "fusiond_outbox_oldest_seconds", stands.oldest, {"outbox": outbox}
+        yield "fusiond_outbox_failing", bool(stands.failing), {"outbox": outbox}
+        yield "fusiond_outbox_last_report_timestamp_seconds", stands.at, {"outbox": outbox}
     for name, counters in broker.counters.items():
         yield from _counted(name, counters)
         for task in counters.totals:

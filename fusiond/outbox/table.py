@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, make_url, text
-from sqlalchemy.engine import URL
+from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 

@@ -35,6 +35,7 @@ from fusiond.web.pages import (
     limit_pages,
     many_jobs,
     operation_pages,
+    outbox_pages,
     output_pages,
     overview,
     queue_pages,
@@ -64,6 +65,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *flow_pages.ENDPOINTS,
     *broken_pages.ENDPOINTS,
     *limit_pages.ENDPOINTS,
+    *outbox_pages.ENDPOINTS,
     *configuration_pages.ENDPOINTS,
     *audit_pages.ENDPOINTS,
 )

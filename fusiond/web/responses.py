@@ -28,6 +28,7 @@ NAVIGATION = (
     ("/flows", "Flows"),
     ("/limits", "Limits"),
     ("/broken", "Broken"),
+    ("/outboxes", "Outboxes"),
     ("/configuration", "Configuration"),
     ("/audit", "Audit"),
 )

@@ -81,7 +81,9 @@ class Site:
 
     def navigation_of(self, user: User | None) -> list[tuple[str, str]]:
         """Path and title of the pages that the user may see."""
-        return [(path, title) for path, title in NAVIGATION if user is not None and self.pages[path].is_open_to(user)]
+        hidden = () if self.backend.config.outboxes else ("/outboxes",)
+        pages = [(path, title) for path, title in NAVIGATION if path not in hidden]
+        return [(path, title) for path, title in pages if user is not None and self.pages[path].is_open_to(user)]
 
     def session_of(self, headers: Headers) -> str:
         """The value of the cookie of a session that holds; empty: there is none."""

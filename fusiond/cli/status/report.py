@@ -15,6 +15,7 @@ from typing import Any, Final
 import fusiond
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
+from fusiond.broker.outboxes import OutboxState
 from fusiond.broker.records import Counts, HeldTask
 from fusiond.cli.find import broker, daemon
 from fusiond.cli.queue import documents, listed
@@ -22,6 +23,7 @@ from fusiond.cli.status.workers import SeenWorker, ask_workers, workers_page
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
 from fusiond.errors import BrokerError, FusionError
+from fusiond.inspecting.outboxes import all_outbox_sentences, outbox_documents, outbox_states
 from fusiond.inspecting.queues import count_each
 from fusiond.inspecting.worker_states import drained_queues, unkilled
 from fusiond.job import JobStatus
@@ -96,6 +98,8 @@ class Report:
     files: list[FileInForce] = field(default_factory=list)
     #: how far the sinks of these are
     sinks: dict[str, SinkState] = field(default_factory=dict)
+    #: how their outboxes stand
+    outboxes: dict[str, OutboxState] = field(default_factory=dict)
     #: what the metrics are made of, in place of all the rest; None: not asked for, or out of reach
     broker: BrokerState | None = None
 
@@ -126,6 +130,7 @@ class Report:
             ],
             "files_differ": differences(self.files),
             "sinks": {name: state._asdict() for name, state in self.sinks.items()},
+            "outboxes": outbox_documents(self.outboxes),
         }
 
     def page(self) -> str:
@@ -148,6 +153,7 @@ class Report:
         if overdue:
             parts.append("\n".join(_overdue_sentence(entry, since) for entry, since in overdue.items()))
         parts += [_late_sentence(name, state) for name, state in self.sinks.items() if state.is_late]
+        parts += map(legible, all_outbox_sentences(self.outboxes, time.time(), span))
         if len(self.files) > 1:
             parts.append(legible(files_in_words(self.files)))
         if self.drifts:
@@ -183,6 +189,7 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
     report.overdue = session.run(overdue_entries(verbs, declarations))
     report.files = session.run(verbs.files_in_force())
     report.sinks = session.run(sink_states(verbs, report.files, [*report.queues]))
+    report.outboxes = session.run(outbox_states(verbs, report.files))
     if options.workers:
         report.workers = ask_workers(session, report.queues)
     workers = session.run(verbs.workers())

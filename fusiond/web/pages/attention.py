@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
+from fusiond.broker.outboxes import OutboxState
 from fusiond.broker.records import HeldTask
+from fusiond.inspecting.outboxes import all_outbox_sentences
 from fusiond.schedule.drift import Drift, differences
 from fusiond.schedule.held_keeping import sentence, suspension
 from fusiond.web.filters import plural, span
@@ -137,6 +139,12 @@ def of_sinks(sinks: Mapping[str, SinkState]) -> Iterator[Attention]:
         if state.is_late:
             why = f": {state.failing}" if state.failing else ""
             yield Attention("warning", f"sink {name} is {span(state.delay)} behind with events{why}", "/workers")
+
+
+def of_outboxes(outboxes: Mapping[str, OutboxState]) -> Iterator[Attention]:
+    """Outboxes whose rows wait, or were refused."""
+    for each in all_outbox_sentences(outboxes, time.time(), span):
+        yield Attention("warning", each, "/outboxes")
 
 
 def sorted_by_level(found: Sequence[Attention]) -> list[Attention]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from fusiond.broker.counters import MINUTE, Bound, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
+from fusiond.inspecting.outboxes import outbox_states
 from fusiond.inspecting.statistics import usual_times
 from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states
@@ -146,9 +147,10 @@ async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overvie
     held = attention.of_held_tasks(stuck_tasks(await backend.catalogue(), counted))
     suspended = attention.of_suspended_tasks(suspended_tasks(counted))
     sinks = await backend.run(sink_states(backend.verbs, files, [queue.name for queue in listed.queues]))
+    outboxes = attention.of_outboxes(await backend.run(outbox_states(backend.verbs, files)))
     return Overview(
         attention=attention.sorted_by_level(
-            [*more, *stuck, *held, *suspended, *long, *attention.of_sinks(sinks), *found]
+            [*more, *stuck, *held, *suspended, *long, *attention.of_sinks(sinks), *outboxes, *found]
         ),
         daemon=_daemon(status),
         away="",
