@@ -15,7 +15,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -24,10 +23,10 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from fusiond.broker.outboxes import RefusedRow
+from fusiond.config.database_url import database_url
 from fusiond.config.model.outboxes import Outbox
 from fusiond.enqueue_options import MOST_BYTES
-from fusiond.errors import FusionError
-from fusiond.files import read_secret
+from fusiond.errors import ConfigError, FusionError
 
 #: the receipts of jobs, beside each outbox
 RECEIPTS: Final = "fusion_receipts"
@@ -249,16 +248,13 @@ def told(name: str) -> Iterator[None]:
 
 
 def _url_of(outbox: Outbox) -> URL:
-    """The URL, with the driver that the extra `outbox` installs. Raises OutboxError."""
+    """The address, with the driver that the extra `outbox` installs. Raises OutboxError."""
     try:
-        given = read_secret(Path(outbox.url_file)) if outbox.url_file else outbox.url or ""
-        url = make_url(given)
+        return make_url(database_url(outbox).text)
     except OSError as error:
-        raise OutboxError(f"{outbox.url_file}: {error.strerror}") from None
-    except ArgumentError:
-        where = outbox.url_file or "url"
-        raise OutboxError(f"{where}: this is no URL of a database, such as postgresql://shop@db/shop") from None
-    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+        raise OutboxError(f"{outbox.url_file}: {error.strerror or error}") from None
+    except (ConfigError, ArgumentError) as error:
+        raise OutboxError(str(error) if isinstance(error, ConfigError) else "the address cannot be used") from None
 
 
 def _engine(url: URL, connections: int) -> Engine:
