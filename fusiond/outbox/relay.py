@@ -123,9 +123,9 @@ class Relay:
             self._changed.clear()
             try:
                 await self._round()
-                if failures:
+                if failures and self._carrier is not None and self._carrier.works:
                     await self._note_recovery()
-                failures = 0
+                    failures = 0
             except (BrokerError, OutboxError) as error:
                 await self._note_failure(
                     retrying(error) if isinstance(error, BrokerError) else str(error), is_first=not failures

@@ -80,6 +80,14 @@ class RowCarrier:
         #: queue → ids of rows that are stored and not deleted
         self._stored: dict[str, list[str]] = defaultdict(list)
         self._deleting: asyncio.Task[None] | None = None
+        self._has_deleted = False
+        #: waits until Redis has kept what it was told before; None: nothing does
+        self._wait: Call[int] | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether rows have come all the way, or there are none on it."""
+        return self._has_deleted or (self._deleting is None and not any(self._stored.values()))
 
     @property
     def queues_left(self) -> list[str]:
@@ -87,7 +95,12 @@ class RowCarrier:
         return [*self._left]
 
     async def begin(self) -> None:
-        """Find out what an earlier carrier has left: rows with a queue, and markers of rows that it has deleted."""
+        """
+        Find out what an earlier carrier has left: rows with a queue, and markers of rows that it has deleted.
+
+        Raises BrokerUnfit where Redis cannot confirm as the file asks.
+        """
+        self._wait = await self._ways.connection.run(confirmation(self._outbox.durability, self._outbox.replicas))
         for queue in await self._ways.connection.run(self._ways.verbs.queues()):
             skipped = 0
             while ids := await self._ways.connection.run(self._ways.verbs.pending_handed(queue, self._name, skipped)):
@@ -195,6 +208,7 @@ class RowCarrier:
                 lost += len(ids) - len(kept)
                 await self._ways.in_table(self._table.delete, kept)
                 await self._ways.slow_connection.run(self._ways.verbs.end_handed(queue, self._name, kept))
+        self._has_deleted = True
         if lost:
             raise BrokerUnavailable(f"Redis has lost {lost} jobs of rows; they are handed over again")
 
@@ -209,12 +223,11 @@ class RowCarrier:
     async def _confirm(self, parts: list[tuple[str, list[str]]]) -> list[tuple[str, list[str], list[str]]]:
         """Queue, rows, and those of the rows whose jobs Redis has kept as the file asks."""
         connection, verbs = self._ways.slow_connection, self._ways.verbs
-        wait = await connection.run(confirmation(self._outbox.durability, self._outbox.replicas))
         calls: list[Call[Any]] = [verbs.confirm_handed(queue, self._name, ids) for queue, ids in parts]
-        replies = await connection.run_many([*calls, *([wait] if wait else [])])
+        replies = await connection.run_many([*calls, *([self._wait] if self._wait else [])])
         if failed := [reply for reply in replies if isinstance(reply, BrokerError)]:
             raise failed[0]
-        if wait and replies[-1] < 1:
+        if self._wait and replies[-1] < 1:
             raise BrokerUnavailable(f"{self._outbox.durability} has not confirmed within {CONFIRM_MS / 1000:g} s")
         return [
             (queue, ids, [id_ for id_, is_there in zip(ids, reply[1], strict=True) if is_there])

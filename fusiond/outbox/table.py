@@ -78,6 +78,8 @@ class Table:
         url = _url_of(outbox)
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._engine = _engine(url, connections)
+        #: for people; without what may hold a password
+        self._where = "/".join(filter(None, (url.host, url.database)))
         quoted = self._engine.dialect.identifier_preparer.quote
         schema = "" if self.is_sqlite else quoted(outbox.schema or "public") + "."
         self.name, self._receipts = schema + quoted(outbox.table), schema + RECEIPTS
@@ -98,7 +100,7 @@ class Table:
         """Raise OutboxError where the rows cannot be read, or not be deleted."""
         with self._begin() as connection:
             if not self.is_sqlite and connection.scalar(text("SELECT pg_is_in_recovery()")):
-                raise OutboxError("this database is a replica, which takes no write; give the URL of its primary")
+                raise OutboxError(f"{self._where} is a replica, which takes no write; give the URL of its primary")
             connection.execute(text(f"SELECT {_COLUMNS} FROM {self.name} WHERE false"))
             # No row: what is tried is the right to do it, and whether the database takes a write at all.
             connection.execute(text(f"UPDATE {self.name} SET queue = '', refused_at = NULL WHERE false"))
@@ -183,7 +185,7 @@ class Table:
 
     def connect(self) -> Connection:
         """A connection on which each statement is a transaction, for LISTEN."""
-        with told(self.name):
+        with told(self._where):
             return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def _rows(self, connection: Connection, where: str, values: dict[str, Any], limit: int) -> list[Row]:
@@ -226,7 +228,7 @@ class Table:
 
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
-        with told(self.name), self._engine.begin() as connection:
+        with told(self._where), self._engine.begin() as connection:
             yield connection
 
 
@@ -235,16 +237,16 @@ class NoTableError(OutboxError):
 
 
 @contextmanager
-def told(name: str) -> Iterator[None]:
-    """An error of the database as a sentence."""
+def told(where: str) -> Iterator[None]:
+    """An error of the database as a sentence. `where`: the database, for people."""
     try:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
         said = " ".join(str(cause).split()) or type(cause).__name__
         if getattr(cause, "sqlstate", "") in ("42P01", "42703") or "no such table" in said or "no such column" in said:
-            raise NoTableError(f"{said}; `fusiond outbox init` prints what makes the table {name}") from None
-        raise OutboxError(said) from None
+            raise NoTableError(f"{where}: {said}; `fusiond outbox init` prints what makes the tables") from None
+        raise OutboxError(f"{where}: {said}") from None
 
 
 def _url_of(outbox: Outbox) -> URL:

@@ -23,8 +23,12 @@ Wake = Annotated[
     ),
 ]
 Durability = Annotated[
-    Literal["fsync", "replica"],
-    meanings("Redis has written the jobs to its disk", "as many replicas of Redis as `replicas` says have the jobs"),
+    Literal["fsync", "replica", "memory"],
+    meanings(
+        "Redis has written the jobs to its disk; needs `appendonly yes`",
+        "as many replicas of Redis as `replicas` says have the jobs",
+        "Redis has the jobs; if it is killed then, they are lost",
+    ),
 ]
 
 
@@ -53,7 +57,7 @@ class Outbox:
     wake: Annotated[Wake, Key("Wake", "notify", in_place=True)] = "poll"
     #: How long it waits before it looks for rows again, if it found none.
     poll: Annotated[Duration, Key("Poll", "200ms", in_place=True)] = 1.0
-    #: What Redis must have done with a job before its row is deleted: `fsync` or `replica`.
+    #: What Redis must have done with a job before its row is deleted: `fsync`, `replica` or `memory`.
     durability: Annotated[Durability, Key("Durability", "replica", in_place=True)] = "fsync"
     #: durability: replica: how many replicas must have a job.
     replicas: Annotated[int, between(1, 9, title="number of replicas"), Key("Replicas", 2, in_place=True)] = 1
