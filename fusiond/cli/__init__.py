@@ -43,6 +43,7 @@ FAMILIES = {
     "broken": ("broken",),
     "flow": ("flow",),
     "cron": ("cron",),
+    "outbox": ("outbox",),
     "events": ("events",),
     "audit": ("audit",),
     "fsck": ("fsck",),

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks import calibration
+from tests.support.postgres import missing as missing_of_postgres
 from tests.support.worker_program import pythons
 
 #: program → what the tests do not show without it
@@ -43,6 +44,8 @@ def _missing():
     for program, what in SHOWS.items():
         if not shutil.which(program):
             yield f"this machine has no {program}: not shown is {what}"
+    if why := missing_of_postgres():
+        yield f"{why}: not shown are outboxes in PostgreSQL"
     if not pythons():
         yield "this machine has no other Python: not shown are groups with an interpreter of their own version"
     if os.geteuid():
