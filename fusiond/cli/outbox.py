@@ -35,14 +35,11 @@ def _init(options: arguments.Options) -> None:
 
     outbox = entry("outbox", file.config(options.config).outboxes, options.name)
     is_postgresql, user = _database(outbox)
-    relay = user if options.relay is None else options.relay
-    for role, option in ((options.application, "--application"), (relay, "--relay")) if is_postgresql else ():
+    roles = {"application": options.application, "relay": user if options.relay is None else options.relay}
+    for name, role in roles.items() if is_postgresql else ():
         if not role:
-            tell(f"no rights are granted for {option}; name its role, unless it owns the tables")
-    print(
-        migration(outbox, options.format, is_postgresql=is_postgresql, application=options.application, relay=relay),
-        end="",
-    )
+            tell(f"no rights are granted: name the role by --{name}, unless it owns the tables")
+    print(migration(outbox, options.format, is_postgresql=is_postgresql, **roles), end="")
 
 
 def _database(outbox: Outbox) -> tuple[bool, str]:

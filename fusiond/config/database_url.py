@@ -9,13 +9,8 @@ from fusiond.config.model import Outbox
 from fusiond.errors import ConfigError
 from fusiond.files import read_secret
 
-#: scheme → dialect and driver, as SQLAlchemy is given them
-_SCHEMES: Final = {
-    "postgresql+psycopg": "postgresql+psycopg",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "sqlite": "sqlite",
-}
+#: dialect and driver, as SQLAlchemy is given them, and what the file may have in their place
+_POSTGRESQL: Final = ("postgresql+psycopg", "postgresql", "postgres")
 _EXAMPLES: Final = "write postgresql+psycopg://user@host/database or sqlite:////path"
 _ESCAPES: Final = "write host:port, and in the password %23 for #, %2F for /, %3A for :, %3F for ? and %40 for @"
 
@@ -36,7 +31,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
     scheme, separator, rest = text.partition("://")
     if not separator:
         raise BadUrl("the URL has no scheme", _EXAMPLES)
-    if scheme not in _SCHEMES:
+    if scheme not in (*_POSTGRESQL, "sqlite"):
         raise BadUrl(f"{scheme[:30]}:// is not a database that an outbox can be in", _EXAMPLES)
     if scheme == "sqlite":
         if not rest.startswith("//"):
@@ -50,7 +45,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
     if "@" in parts.path or "@" in parts.query or parts.fragment:
         raise BadUrl("the URL has a character that must be escaped", _ESCAPES)
     users = [unquote(parts.username or ""), *parse_qs(parts.query).get("user", ())]
-    return DatabaseUrl(f"{_SCHEMES[scheme]}://{rest}", is_postgresql=True, user=users[-1])
+    return DatabaseUrl(f"{_POSTGRESQL[0]}://{rest}", is_postgresql=True, user=users[-1])
 
 
 def keys_of_postgresql(outbox: Outbox) -> list[str]:

@@ -2,107 +2,112 @@
 What makes the tables of an outbox: SQL, or a migration of Django, Alembic or Rails that runs the same SQL.
 
 1. tables   the outbox and its receipts
-2. more     on PostgreSQL: `fusion_enqueue`, the trigger of `wake: notify`, settings of autovacuum, rights of roles
+2. more     on PostgreSQL: `fusion_enqueue`, settings of autovacuum, the trigger of `wake: notify`, rights of roles
 3. undo     what a migration does when it is reversed
 
-Text goes out, nothing is run. Each statement can be run again where SQL has words for that.
+Text goes out, nothing is run. Each statement can be run again where SQL has words for that. An empty line separates
+statements.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from textwrap import indent
 from typing import Final
 
 from fusiond.config.model import Outbox
 from fusiond.errors import ConfigError
 
-#: what the tables have in both dialects; `{{}}` is an empty object of JSON
-_TABLES: Final = (
-    """\
-CREATE TABLE IF NOT EXISTS {table} (
+# `{{}}` is an empty object of JSON.
+_TABLES: Final = """\
+CREATE TABLE IF NOT EXISTS {at}"{name}" (
     id text NOT NULL PRIMARY KEY DEFAULT ({id}),
     task text NOT NULL,
-    args text NOT NULL DEFAULT '[]' CHECK ({args}),
-    kwargs text NOT NULL DEFAULT '{{}}' CHECK ({kwargs}),
-    options text NOT NULL DEFAULT '{{}}' CHECK ({options}),
+    args text NOT NULL DEFAULT '[]' CHECK ({type}(args{json}) = 'array'),
+    kwargs text NOT NULL DEFAULT '{{}}' CHECK ({type}(kwargs{json}) = 'object'),
+    options text NOT NULL DEFAULT '{{}}' CHECK ({type}(options{json}) = 'object'),
     created_at {moment} NOT NULL DEFAULT ({now}),
     queue text NOT NULL DEFAULT '',
     refused_at {moment},
     refused_because text
-)""",
-    """\
-CREATE INDEX IF NOT EXISTS {index} ON {table} (queue, created_at, id)
-    WHERE refused_at IS NULL""",
-    "CREATE INDEX IF NOT EXISTS {refused} ON {table} (refused_at) WHERE refused_at IS NOT NULL",
-    """\
-CREATE TABLE IF NOT EXISTS {receipts} (
+);
+
+CREATE INDEX IF NOT EXISTS "{name}_waiting" ON {at}"{name}" (queue, created_at, id) WHERE refused_at IS NULL;
+
+CREATE INDEX IF NOT EXISTS "{name}_refused" ON {at}"{name}" (refused_at) WHERE refused_at IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS {at}"fusion_receipts" (
     id text NOT NULL,
     round integer NOT NULL,
     created_at {moment} NOT NULL DEFAULT ({now}),
     PRIMARY KEY (id, round)
-)""",
-)
-_POSTGRESQL: Final = {
-    "id": "gen_random_uuid()::text",
-    "moment": "timestamptz",
-    "now": "clock_timestamp()",
-    "args": "json_typeof(args::json) = 'array'",
-    "kwargs": "json_typeof(kwargs::json) = 'object'",
-    "options": "json_typeof(options::json) = 'object'",
-}
+);
+"""
+# SQLite's json_type raises where a text is not JSON, as the cast of PostgreSQL does.
 _SQLITE: Final = {
-    "id": "lower(hex(randomblob(16)))",
-    "moment": "real",
-    "now": "(julianday('now') - 2440587.5) * 86400.0",
-    "args": "json_valid(args) AND json_type(args) = 'array'",
-    "kwargs": "json_valid(kwargs) AND json_type(kwargs) = 'object'",
-    "options": "json_valid(options) AND json_type(options) = 'object'",
-}
+    "id": "lower(hex(randomblob(16)))", "moment": "real", "now": "(julianday('now') - 2440587.5) * 86400.0",
+    "type": "json_type", "json": "",
+}  # fmt: skip
+_POSTGRESQL: Final = {
+    "id": "gen_random_uuid()::text", "moment": "timestamptz", "now": "clock_timestamp()",
+    "type": "json_typeof", "json": "::json",
+}  # fmt: skip
 # Each row leaves two dead ones: when its queue is noted, and when it is deleted.
-_OF_POSTGRESQL: Final = (
-    """\
-ALTER TABLE {table} SET (
-    autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_threshold = 1000,
-    autovacuum_vacuum_cost_delay = 0
-)""",
-    """\
-CREATE OR REPLACE FUNCTION {enqueue}(
+_OF_POSTGRESQL: Final = """
+CREATE INDEX IF NOT EXISTS "fusion_receipts_age" ON {at}"fusion_receipts" USING brin (created_at);
+
+ALTER TABLE {at}"{name}" SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+
+CREATE OR REPLACE FUNCTION {at}"fusion_enqueue"(
     task text, args json DEFAULT '[]', kwargs json DEFAULT '{{}}', options json DEFAULT '{{}}'
 ) RETURNS text LANGUAGE sql AS $$
-    INSERT INTO {table} (task, args, kwargs, options)
+    INSERT INTO {at}"{name}" (task, args, kwargs, options)
     VALUES ($1, $2::text, $3::text, $4::text) RETURNING id
-$$""",
-)
-_NOTIFY: Final = (
-    """\
-CREATE OR REPLACE FUNCTION {notify}() RETURNS trigger LANGUAGE plpgsql AS $$
+$$;
+"""
+# Before version 14 there is no CREATE OR REPLACE TRIGGER.
+_NOTIFY: Final = """
+CREATE OR REPLACE FUNCTION {at}"{name}_notify"() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('{channel}', '');
+    PERFORM pg_notify('{schema}.{name}', '');
     RETURN NULL;
 END
-$$""",
-    "DROP TRIGGER IF EXISTS {trigger} ON {table}",
-    """\
-CREATE TRIGGER {trigger} AFTER INSERT ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION {notify}()""",
-)
-_OF_APPLICATION: Final = (
-    "GRANT INSERT (id, task, args, kwargs, options), SELECT (id) ON {table}",
-    "GRANT INSERT (id, round), SELECT (id, round) ON {receipts}",
-)
-_OF_RELAY: Final = (
-    "GRANT SELECT, UPDATE (queue, refused_at, refused_because), DELETE ON {table}",
-    "GRANT SELECT, DELETE ON {receipts}",
-)
-_USAGE: Final = "GRANT USAGE ON SCHEMA {schema}"
-_UNDO: Final = ("DROP TABLE IF EXISTS {table}", "DROP TABLE IF EXISTS {receipts}")
-_UNDO_ENQUEUE: Final = "DROP FUNCTION IF EXISTS {enqueue}(text, json, json, json)"
-_UNDO_NOTIFY: Final = "DROP FUNCTION IF EXISTS {notify}()"
+$$;
+
+DROP TRIGGER IF EXISTS "{name}_notify" ON {at}"{name}";
+
+CREATE TRIGGER "{name}_notify" AFTER INSERT ON {at}"{name}"
+    FOR EACH STATEMENT EXECUTE FUNCTION {at}"{name}_notify"();
+"""
+_USAGE: Final = """
+GRANT USAGE ON SCHEMA "{schema}" TO "{role}";
+"""
+_OF_APPLICATION: Final = """
+GRANT INSERT (id, task, args, kwargs, options), SELECT (id) ON {at}"{name}" TO "{role}";
+
+GRANT INSERT (id, round), SELECT (id, round) ON {at}"fusion_receipts" TO "{role}";
+"""
+_OF_RELAY: Final = """
+GRANT SELECT, UPDATE (queue, refused_at, refused_because), DELETE ON {at}"{name}" TO "{role}";
+
+GRANT SELECT, DELETE ON {at}"fusion_receipts" TO "{role}";
+"""
+_UNDO: Final = """\
+DROP TABLE IF EXISTS {at}"{name}";
+
+DROP TABLE IF EXISTS {at}"fusion_receipts";
+"""
+_UNDO_OF_POSTGRESQL: Final = """
+DROP FUNCTION IF EXISTS {at}"fusion_enqueue"(text, json, json, json);
+
+DROP FUNCTION IF EXISTS {at}"{name}_notify"();
+"""
+#: how a statement stands in a migration
+_PYTHON: Final = '"""\n{}\n"""'
+_RUBY: Final = "execute <<~'SQL'\n{}\nSQL"
 #: of a role that a text of Python or Ruby can have as it is
-_ROLE: Final = re.compile(r"[\w.@$ -]+")
+_ROLE: Final = re.compile(r"[\w.@$ -]*")
 
 
 def migration(outbox: Outbox, form: str, *, is_postgresql: bool, application: str = "", relay: str = "") -> str:
@@ -119,51 +124,31 @@ def migration(outbox: Outbox, form: str, *, is_postgresql: bool, application: st
     Raises:
         ConfigError: a role has a character that the text of a migration cannot have.
     """
-    names = _names(outbox, "" if not is_postgresql else f'"{outbox.schema or "public"}".')
-    do, undo = [*_TABLES], [*_UNDO]
+    schema, do, undo = outbox.schema or "public", _TABLES, _UNDO
+    # Quoted, since a table may have the name of a keyword.
+    names = {**_SQLITE, "at": "", "name": outbox.table}
     if is_postgresql:
-        do += [*_OF_POSTGRESQL, *_grants(outbox, application, relay)]
-        undo += [_UNDO_ENQUEUE]
-    if outbox.wake == "notify":
-        do, undo = [*do, *_NOTIFY], [*undo, _UNDO_NOTIFY]
-    names |= _POSTGRESQL if is_postgresql else _SQLITE
-    return FORMS[form](outbox.table, [each.format(**names) for each in do], [each.format(**names) for each in undo])
-
-
-def _names(outbox: Outbox, at: str) -> dict[str, str]:
-    """What the statements call things: quoted, since a table may have the name of a keyword. `at`: the schema."""
-    return {
-        "schema": f'"{outbox.schema}"',
-        "table": f'{at}"{outbox.table}"',
-        "index": f'"{outbox.table}_waiting"',
-        "refused": f'"{outbox.table}_refused"',
-        "receipts": f'{at}"fusion_receipts"',
-        "enqueue": f'{at}"fusion_enqueue"',
-        "trigger": f'"{outbox.table}_notify"',
-        "notify": f'{at}"{outbox.table}_notify"',
-        "channel": f"{outbox.schema or 'public'}.{outbox.table}",
-    }
-
-
-def _grants(outbox: Outbox, application: str, relay: str) -> Iterator[str]:
-    for role, rights in ((application, _OF_APPLICATION), (relay, _OF_RELAY)):
-        if role and not _ROLE.fullmatch(role):
+        names |= {**_POSTGRESQL, "at": f'"{schema}".', "schema": schema}
+        do += _OF_POSTGRESQL + (_NOTIFY if outbox.wake == "notify" else "")
+        undo += _UNDO_OF_POSTGRESQL
+    do = do.format(**names)
+    for role, rights in ((application, _OF_APPLICATION), (relay, _OF_RELAY)) if is_postgresql else ():
+        if not _ROLE.fullmatch(role):
             message = f"the role {role!r} has a character that a migration cannot have"
             raise ConfigError(f"{message}; leave it out, and grant its rights yourself")
         # Everyone may use the schema `public`.
-        needed = (*([_USAGE] if outbox.schema else ()), *rights) if role else ()
-        yield from (f'{each} TO "{role}"' for each in needed)
+        do += ((_USAGE if outbox.schema else "") + rights).format(**names, role=role) if role else ""
+    return FORMS[form](outbox.table, do, undo.format(**names))
 
 
 # -- forms ------------------------------------------------------------------------------------------------------------
 
 
-def _sql(_table: str, do: Sequence[str], _undo: Sequence[str]) -> str:
-    return ";\n\n".join(["BEGIN", *do, "COMMIT"]) + ";\n"
+def _sql(_table: str, do: str, _undo: str) -> str:
+    return f"BEGIN;\n\n{do}\nCOMMIT;\n"
 
 
-def _django(_table: str, do: Sequence[str], undo: Sequence[str]) -> str:
-    lists = ("[\n" + "".join(indent(f"{_python(each)},\n", " " * 4) for each in part) + "],\n" for part in (do, undo))
+def _django(_table: str, do: str, undo: str) -> str:
     return f"""\
 from django.db import migrations
 
@@ -174,15 +159,16 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL(
-{indent("".join(lists), " " * 12)}        ),
+            [
+{_each(do, _PYTHON + ",", 16)}            ],
+            [
+{_each(undo, _PYTHON + ",", 16)}            ],
+        ),
     ]
 """
 
 
-def _alembic(table: str, do: Sequence[str], undo: Sequence[str]) -> str:
-    upgrade, downgrade = (
-        "".join(indent(f"op.execute({_python(each)})\n", " " * 4) for each in part) for part in (do, undo)
-    )
+def _alembic(table: str, do: str, undo: str) -> str:
     return f"""\
 from alembic import op
 
@@ -192,38 +178,32 @@ down_revision = None
 
 
 def upgrade():
-{upgrade}
+{_each(do, f"op.execute({_PYTHON})", 4)}
 
 def downgrade():
-{downgrade}"""
+{_each(undo, f"op.execute({_PYTHON})", 4)}"""
 
 
-def _rails(table: str, do: Sequence[str], undo: Sequence[str]) -> str:
-    up, down = (
-        "\n".join(f"    execute <<~'SQL'\n{indent(each, ' ' * 6)}\n    SQL\n" for each in part) for part in (do, undo)
-    )
-    name = "".join(word.capitalize() for word in table.split("_"))
+def _rails(table: str, do: str, undo: str) -> str:
     return f"""\
 # db/migrate/<time>_create_{table}.rb
-class Create{name} < ActiveRecord::Migration[7.0]
+class Create{"".join(word.capitalize() for word in table.split("_"))} < ActiveRecord::Migration[7.0]
   def up
-{up}  end
+{_each(do, _RUBY, 4)}  end
 
   def down
-{down}  end
+{_each(undo, _RUBY, 4)}  end
 end
 """
 
 
-def _python(statement: str) -> str:
-    """The statement as a text of Python."""
-    return f'"""\n{indent(statement, "    ")}\n"""'
+def _each(script: str, form: str, column: int) -> str:
+    """Each statement of the script in this form, at the column."""
+    statements = script.removesuffix(";\n").split(";\n\n")
+    return "".join(indent(form.replace("{}", indent(each, "    ")) + "\n", " " * column) for each in statements)
 
 
-#: the form of a migration → what writes it: of a table, the statements that make it, and those that undo that
-FORMS: Final[Mapping[str, Callable[[str, Sequence[str], Sequence[str]], str]]] = {
-    "sql": _sql,
-    "django": _django,
-    "alembic": _alembic,
-    "rails": _rails,
-}
+#: the form of a migration → what writes it: of a table, the script that makes it, and the one that undoes that
+FORMS: Final[Mapping[str, Callable[[str, str, str], str]]] = {
+    "sql": _sql, "django": _django, "alembic": _alembic, "rails": _rails,
+}  # fmt: skip

@@ -36,6 +36,7 @@ class RowJobs:
     def __init__(self, maker: JobMaker, name: str, config: Config) -> None:
         self._maker, self._name, self._tasks = maker, name, config.tasks
         self._outbox = config.outboxes[name]
+        self._own = config.tasks_of(self._outbox)
 
     def make(self, rows: Sequence[Row]) -> Plan[Made]:
         """
@@ -62,7 +63,7 @@ class RowJobs:
 
     def _job(self, row: Row) -> Plan[tuple[str, NewJob]]:
         """The queue and the job of a row. Raises EnqueueError, BrokerError."""
-        if not self._outbox.matches(row.task):
+        if row.task not in self._own and not self._outbox.matches(row.task):
             remedy = f"add it to `outboxes.{self._name}.tasks`"
             raise EnqueueError(f"task {safe_repr(row.task)} may not be enqueued by this outbox; {remedy}")
         if row.args is None:

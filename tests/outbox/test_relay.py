@@ -81,7 +81,7 @@ def test_a_row_of_which_there_can_be_no_job_keeps_back_no_other(station):
     for id_, (_, because) in BAD.items():
         assert re.search(because, station.rows()[id_][1]), (id_, station.rows()[id_])
     assert {row.id for row in station.state().rows} == BAD.keys()
-    told = [event.event for event in station.run(station.broker.events_before(DAEMONS, None, 99)).events]
+    told = [event.name for event in station.run(station.broker.events_before(DAEMONS, None, 99)).events]
     assert "outbox.refused" in told
 
 
@@ -242,7 +242,7 @@ def test_a_database_that_is_away_delays_rows(station, tmp_path, allow):
     path.write_text(url)  # as a password that was changed
     until(lambda: station.queued() == ["a"])
     until(lambda: not station.state().failing)
-    told = [event.event for event in station.run(station.broker.events_before(DAEMONS, None, 99)).events]
+    told = [event.name for event in station.run(station.broker.events_before(DAEMONS, None, 99)).events]
     assert told == ["outbox.fails", "outbox.delivers"]
 
 

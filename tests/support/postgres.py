@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.running import end_with_parent, until
+from tests.support.running import alive, end_with_parent, until
 
 #: where Debian's packages have the programs, none of which is on PATH there
 _DEBIAN = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), reverse=True)
@@ -91,9 +91,11 @@ class Postgres:
                 connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def kill(self):
-        """Kill -9; what it has forked ends by itself."""
+        """Kill -9; returns when what it has forked has ended, too, as only then it can be started again."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         self.process.kill()
         self.process.wait()
+        until(lambda: not any(alive(int(pid)) for pid in children), self.text)
 
     def remove(self):
         """End it, and delete what it has."""

@@ -43,7 +43,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
 
 
 def _address(node: Node, outbox: Outbox, keys: Mapping[str, Place]) -> Iterator[Problem]:
-    """An address that cannot be used, with a password in the file, or of SQLite, which lacks what the outbox asks."""
+    """An address that cannot be used, or has its password in the file; keys that its database does not take."""
     try:
         url = parse_database_url(outbox.url or "")
     except BadUrl as error:

@@ -310,7 +310,7 @@ class Config:
         return {name: self.tasks[name] for task in matching for name in (task.name, *task.aliases)}
 
     def least_receipt_ttl(self, outbox: Outbox) -> float:
-        """Seconds: while a job of the outbox is kept it can be requeued, and a day longer a late attempt may end."""
+        """Seconds for which a receipt should be kept: a day longer than a failed job of the outbox is kept."""
         return max((task.failure_ttl for task in self.tasks_of(outbox).values()), default=0.0) + RECEIPT_MARGIN
 
     def receipt_ttl(self, outbox: Outbox) -> float:

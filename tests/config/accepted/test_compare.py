@@ -119,6 +119,20 @@ def test_code_that_must_be_loaded_replaces_the_groups_that_serve_it(old, new, re
     assert change(old, new).names("replaced") == replaced
 
 
+def test_an_outbox_is_added_changed_and_removed_in_place():
+    """The sentence names the outbox and its keys; no address, which may hold a password, is in the plan."""
+    before = BASE + "outboxes: {shop: {url: 'postgresql://u:hunter2@h/d', tasks: [a]}}\n"
+    after = before.replace("hunter2", "hunter3").replace("tasks: [a]", "tasks: [b], poll: 2s")
+    for old, new, sentence in (
+        (BASE, before, "outboxes: shop added"),
+        (before, after, "outboxes: shop.tasks, shop.url, shop.poll changed"),
+        (after, BASE, "outboxes: shop removed"),
+    ):
+        found = compare(config_of(old), config_of(new))
+        assert str(found) == f"3 groups kept; {sentence}"
+        assert "hunter" not in str(dataclasses.asdict(found))
+
+
 def test_policies_change_in_place_for_all():
     """Tasks, cron, queues, retry policies and priorities leave every group as it is."""
     found = compare(
