@@ -98,7 +98,8 @@ own, ns:{q}:job:<id>/args; their line is empty, and `l` has their length, too. T
 
     task, args          what to run; args is raw JSON: `[args, kwargs]`, or the whole object that came through the inbox
     header              raw JSON {key, meta, timeout, log_tag, retry, result_ttl, failure_ttl, description,
-                        traceparent}: what the producer gave
+                        traceparent}: what the producer gave; in front of it {round}, once it was requeued: 2 from the
+                        first time on, one more each time
     created_at queued_at started_at ended_at expires_at      epoch ms
     score               its score when it is ready, kept for a release; written at the claim, or when it is scheduled
     priority            of a finished job, in place of the score

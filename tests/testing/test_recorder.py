@@ -182,11 +182,12 @@ def test_one_attempt_by_hand(jobs):
 
 
 def test_what_a_task_is_told(jobs):
-    """`pass_job` has the id, the attempt, key and meta."""
+    """`pass_job` has the id, the round, the attempt, key and meta."""
     EARLY.options(key="k", meta={"by": "ada"}).enqueue("known")
     jobs.run()
     told = jobs[0].result
-    assert (told["id"], told["attempt"], told["key"], told["meta"]) == (jobs[0].id, 1, "k", {"by": "ada"})
+    assert (told["id"], told["round"], told["attempt"]) == (jobs[0].id, 1, 1)
+    assert (told["key"], told["meta"]) == ("k", {"by": "ada"})
 
 
 def test_who_waits_for_a_result_gets_it(jobs):

@@ -105,18 +105,32 @@ def test_error_tells_what_was_raised(place):
 
 @BOTH
 def test_job_is_told_about_itself(place, isolation):
-    """`pass_job` hands over id, attempt, deadline, key, meta and trace; the environment has id and trace."""
+    """`pass_job` hands over id, round, attempt, deadline, key, meta and trace; the environment has id and trace."""
     place.start(isolation=isolation, tasks={"told": {"pass_job": "job", "timeout": Timeout(60, 70)}})
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     id_ = place.enqueue("told", header={"key": "k", "meta": b'{"a":1}', "traceparent": trace})
     job = place.result(id_)
-    assert (job["id"], job["attempt"], job["key"], job["meta"]) == (id_, 1, "k", {"a": 1})
+    assert (job["id"], job["round"], job["attempt"], job["key"], job["meta"]) == (id_, 1, 1, "k", {"a": 1})
     assert abs(job["deadline"] - time.time() - 60) < 20
     assert job["environment"] == id_
     assert job["traceparent"] == job["trace"] == trace
     # the next job of the same process
     job = place.result(place.enqueue("told"))
     assert (job["traceparent"], job["trace"]) == (None, None)
+
+
+@BOTH
+def test_a_requeue_begins_the_next_round(place, run, isolation):
+    """The job is told its number; each attempt of the round has it, and a producer cannot say it."""
+    ids = [place.enqueue("told", header={"key": "k", "meta": b'{"round":7}'}), place.enqueue("told")]
+    for _ in range(2):
+        assert [run(place.broker.cancel("default", id_)) for id_ in ids] == ["canceled"] * 2
+        assert run(place.broker.requeue("default", ids)) == [1, 1]
+    run(plain(as_is, "LPUSH", place.broker.keys.of("default", "inbox"), '{"id":"a","task":"told","round":7}'))
+    place.start(isolation=isolation, tasks={"told": {"pass_job": "job"}})
+    told = [place.result(id_) for id_ in (*ids, "a")]
+    assert [job["round"] for job in told] == [3, 3, 1]
+    assert (told[0]["key"], told[0]["meta"]) == ("k", {"round": 7})
 
 
 def test_inbox_job_runs(place, run):

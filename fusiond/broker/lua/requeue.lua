@@ -1,7 +1,7 @@
 -- include: now queue batches score text job events wake ready argument_values turns locks
 --
 -- requeue(queue, who, ids): queues failed and canceled jobs again, like new ones: with all their attempts, behind their
--- priority
+-- priority. Each begins its next round, the number of which is in its header
 --
 -- KEYS  1 ns:{q}
 -- ARGV  1 who asks, or empty · ids
@@ -18,6 +18,15 @@ local function relock(id, h)
   if key then return key, rule, other_holder(key, id) ~= nil end
 end
 
+-- next_round(header): the header with the round that begins, in front, where no producer writes; what is not an object
+-- stays
+local function next_round(header)
+  local round, rest = header:match('^{"round":(%d+),?(.*)$')
+  rest = rest or header:match('^{(.*)$')
+  if not rest then return header end
+  return '{"round":' .. whole(math.max(1, count(round)) + 1) .. (rest == '}' and '' or ',') .. rest
+end
+
 local function requeue(id)
   local h = load_job(id)
   local key, rule, taken
@@ -29,17 +38,17 @@ local function requeue(id)
   end
   if not h then return 0 end
   local place = with_sequence(finite(h.score) or 254 * BAND, redis.call('INCR', SEQ))
-  local past = { history = h.history }
+  local past, header = { history = h.history }, next_round(h.header or '{}')
   codec.add_to_history(past, 'requeued', '')
   save_job(id, {
-    task = h.task, header = h.header, args = h.args, created_at = h.created_at, queued_at = now,
+    task = h.task, header = header, args = h.args, created_at = h.created_at, queued_at = now,
     last_outcome = 'requeued', last_token = h.last_token, error = h.error, history = past.history, follow = h.follow,
     unique = key and h.unique:gsub(',%d*,', ',,', 1) or nil,
   })
   if key and holder(key) ~= id then take_lock(key, rule, id) end
   make_ready(id, whole(place), h.args)
   write_ready()
-  if events then events.record_job('requeued', id, { task = h.task, attempts = 1, header = h.header }) end
+  if events then events.record_job('requeued', id, { task = h.task, attempts = 1, header = header }) end
   return 1
 end
 

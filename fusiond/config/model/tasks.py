@@ -283,8 +283,8 @@ class Task:
     ] = None
     #: A word that is added to the log lines and events of its jobs.
     log_tag: Annotated[Line | None, Key("Log tag", "billing")] = None
-    #: The keyword under which the function gets a dict about its job: id, attempt, deadline, key, meta, and a method
-    #: `progress`.
+    #: The keyword under which the function gets a dict about its job: id, round, attempt, deadline, key, meta,
+    #: traceparent, and a method `progress`.
     pass_job: Annotated[Keyword | None, Key("Keyword for the job", "job")] = None
     #: Arguments whose values pages, API, commands, events and sinks show as `•••`: `kwargs.NAME`, or `args.N` of those
     #: that calls pass by position. What the function itself makes of them cannot be hidden.

@@ -41,7 +41,8 @@ def main(text: str) -> int:
     args, kwargs = request["args"], request["kwargs"]
     if request["pass_job"]:
         deadline = time.time() + request["soft"]
-        known = {"id": "call", "attempt": 1, "deadline": deadline, "key": None, "meta": None, "traceparent": None}
+        known = {"id": "call", "round": 1, "attempt": 1, "deadline": deadline}
+        known |= {"key": None, "meta": None, "traceparent": None}
         kwargs[request["pass_job"]] = PassedJob(known, _say)
     try:
         start = load_function(request["on_start"]) if request["on_start"] else None

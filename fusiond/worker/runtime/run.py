@@ -120,8 +120,8 @@ def apply_header(
     soft: float = header["timeout"]["soft"] if "timeout" in header else row.soft
     if row.pass_job:
         own = {name: {**options, **header}.get(name) for name in ("key", "meta", "traceparent")}
-        job_id = job.id.decode()
-        known = {"id": job_id, "attempt": job.attempt, "deadline": time.time() + soft, **own}
+        job_id, round_ = job.id.decode(), header.get("round", 1)
+        known = {"id": job_id, "round": round_, "attempt": job.attempt, "deadline": time.time() + soft, **own}
         kwargs[row.pass_job] = passed_job.PassedJob(known, functools.partial(say, job.serial))
     return soft
 
