@@ -6,14 +6,18 @@ A value that cannot be stored is refused here, before anything is sent.
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from fusiond.broker.records import check_id
 from fusiond.config import units
+from fusiond.config.lint.suggest import listed
+from fusiond.config.model.on_end import URL
 from fusiond.config.model.tasks import HARD_AFTER_SOFT
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
+from fusiond.job import id_of_key, new_id
 from fusiond.json_depth import TOO_DEEP, too_deep
 
 #: seconds as a number, `5m`, or a timedelta
@@ -84,6 +88,10 @@ class Options:
     on_parent_failure: str | None = None
     #: the job's id, 1 to 128 letters, digits and _:.-; None: one is generated
     id: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Name → value of those that are set, as they were given."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 
 
 #: a W3C traceparent; no trace and no span is 0
@@ -176,7 +184,7 @@ def waiting_for(options: Options) -> str | None:
             raise EnqueueError("join and on_parent_failure say something of `after` only, which this call has not")
         return None
     try:
-        names = [str(getattr(each, "name", each)) for each in options.after]
+        names = names_of(options.after)
     except TypeError:
         raise EnqueueError(f"after: {safe_repr(options.after)} is not a list of jobs") from None
     if wrong := next((name for name in names if not _PARENT.fullmatch(name)), None):
@@ -185,6 +193,11 @@ def waiting_for(options: Options) -> str | None:
     if rule not in ("fail", "run"):
         raise EnqueueError(f"on_parent_failure: {safe_repr(rule)} is neither 'fail' nor 'run'")
     return f"{need} {int(rule == 'run')} {' '.join(names)}" if names else None
+
+
+def names_of(jobs: Iterable[Any]) -> list[str]:
+    """The full names of jobs, each given as a job or by its name."""
+    return [str(getattr(each, "name", each)) for each in jobs]
 
 
 #: a job's full name
@@ -199,6 +212,44 @@ def _join(join: str | int | None, count: int) -> int:
     if type(need) is not int or not 1 <= need <= max(1, count):
         raise EnqueueError(f"join: {safe_repr(join)} is neither 'all' nor 'any' nor a number from 1 to {count}")
     return need
+
+
+def job_id(options: Options, task: str) -> str:
+    """The id that a call says, or that its key makes, or a new one. Raises EnqueueError."""
+    if options.key is not None:
+        if options.id is not None:
+            raise EnqueueError("id and key exclude each other: the id is made of the key")
+        return id_of_key(task, text("key", options.key) or "")
+    if options.id is None:
+        return new_id()
+    try:
+        return check_id(options.id)
+    except (ValueError, TypeError) as error:
+        raise EnqueueError(str(error)) from None
+
+
+def priority_number(given: str | int, named: Mapping[str, int]) -> int:
+    """The number of a priority that is given by its name or number. Raises EnqueueError."""
+    number = named.get(given) if isinstance(given, str) else given
+    if not isinstance(number, int) or not 0 <= number <= 255:
+        known = f"one of {listed(named)}" if named else "a name"
+        raise EnqueueError(f"priority {safe_repr(given)} is neither {known} nor a number from 0 to 255")
+    return int(number)  # of a subclass, a bool: hiredis takes no other
+
+
+def callback_target(key: str, given: dict[str, str] | None) -> tuple[str, str]:
+    """What a callback calls: ("task", NAME), ("webhook", URL), or ("", "") for nothing. Raises EnqueueError."""
+    if given is None or given == {}:
+        return "", ""
+    try:
+        [(kind, target)] = given.items()
+    except (AttributeError, ValueError):
+        kind, target = "", ""
+    if kind not in ("task", "webhook") or not isinstance(target, str):
+        raise EnqueueError(f'{key}: {safe_repr(given)} is neither {{"task": NAME}} nor {{"webhook": URL}}')
+    if kind == "webhook" and (not re.fullmatch(URL.schema["pattern"], target) or len(target) > URL.schema["maxLength"]):
+        raise EnqueueError(f"{key}: {safe_repr(target)} is not an address such as https://ops.example.com/failed")
+    return kind, target
 
 
 def _ms(seconds: float) -> int:

@@ -9,22 +9,31 @@ Make the jobs of a producer's calls, without I/O.
             second job
 """
 
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from fusiond.argument_values import by_name, names_to_bind, parameter_names, unique_key, values_of
 from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
-from fusiond.broker.records import NewJob, check_id
+from fusiond.broker.records import NewJob
 from fusiond.broker.verbs import Verbs
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK, Callback, callbacks_of, follow_text
-from fusiond.config.lint.suggest import listed, nearest
-from fusiond.config.model.on_end import URL
-from fusiond.enqueue_options import NO_OPTIONS, Options, dotted_path, encoded, encoded_options, safe_repr, text
+from fusiond.config.lint.suggest import nearest
+from fusiond.enqueue_options import (
+    NO_OPTIONS,
+    Options,
+    callback_target,
+    dotted_path,
+    encoded,
+    encoded_options,
+    job_id,
+    priority_number,
+    safe_repr,
+    text,
+)
 from fusiond.errors import BadArguments, EnqueueError, UnknownTask
-from fusiond.job import id_of_key, new_id
+from fusiond.job import new_id
 
 #: seconds for which the catalogue is believed
 CATALOGUE_AGE = 10.0
@@ -143,7 +152,7 @@ class JobMaker:
             self._check_policy(options)
             given = {"expires_ms": expires_ms} | encoded_options(options)
             follow = self._follow(options, follow)
-            job = NewJob(self._id(options, name), name, body, priority, **given, unique=unique, follow=follow)
+            job = NewJob(job_id(options, name), name, body, priority, **given, unique=unique, follow=follow)
             return queue, job, self._catalogue.serves(name, queue)
         if unique is not None or follow is not None:
             job = NewJob(new_id(), name, body, priority, expires_ms=expires_ms, unique=unique, follow=follow)
@@ -218,18 +227,11 @@ class JobMaker:
 
     def _callback(self, key: str, given: dict[str, str]) -> Callback:
         """One callback of a call; empty: none."""
-        if given == {}:
+        kind, target = callback_target(key, given)
+        if not kind:
             return {}
-        try:
-            [(kind, target)] = given.items()
-        except (AttributeError, ValueError):
-            kind, target = "", ""
-        if kind not in ("task", "webhook") or not isinstance(target, str):
-            raise EnqueueError(f'{key}: {safe_repr(given)} is neither {{"task": NAME}} nor {{"webhook": URL}}')
         if kind == "task":
             return self._target(target)
-        if not re.fullmatch(URL.schema["pattern"], target) or len(target) > URL.schema["maxLength"]:
-            raise EnqueueError(f"{key}: {safe_repr(target)} is not an address such as https://ops.example.com/failed")
         if WEBHOOK_TASK not in self._catalogue.tasks:
             raise UnknownTask(f"{key}: no daemon's file serves the queue {CALLBACKS!r}, whose jobs call webhooks")
         return self._target(WEBHOOK_TASK) | {"url": target}
@@ -243,27 +245,6 @@ class JobMaker:
         unique = said.get("unique") or ""
         # The only argument of a callback, `event`, cannot make it unique.
         return found | ({"unique": unique} if unique.endswith(",") else {})
-
-    @staticmethod
-    def _id(options: Options, name: str) -> str:
-        if options.key is not None:
-            if options.id is not None:
-                raise EnqueueError("id and key exclude each other: the id is made of the key")
-            return id_of_key(name, text("key", options.key) or "")
-        if options.id is None:
-            return new_id()
-        try:
-            return check_id(options.id)
-        except (ValueError, TypeError) as error:
-            raise EnqueueError(str(error)) from None
-
-
-def priority_number(given: str | int, named: Mapping[str, int]) -> int:
-    """The number of a priority that is given by its name or number. Raises EnqueueError."""
-    number = named.get(given) if isinstance(given, str) else given
-    if not isinstance(number, int) or not 0 <= number <= 255:
-        raise EnqueueError(f"priority {safe_repr(given)} is neither one of {listed(named)} nor a number from 0 to 255")
-    return int(number)  # of a subclass, a bool: hiredis takes no other
 
 
 def _check_limit(name: str, queue: str, by: list[str], options: Options, call: TaskCall) -> None:

@@ -14,7 +14,6 @@ Record what is enqueued, in place of a broker, and run it in the process of the 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -243,8 +242,7 @@ class _NotingMaker(JobMaker):
 
     def _make(self, options: Options, call: TaskCall) -> MadeJob:
         made = super()._make(options, call)
-        given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-        self._broker.memory.options[made[1].id] = {name: value for name, value in given.items() if value is not None}
+        self._broker.memory.options[made[1].id] = options.given()
         return made
 
 

@@ -14,7 +14,7 @@ from tests.support.fusiond_command import fusiond_here
 #: who checks the blocks of a language
 CHECKED = {
     "yaml": "tests/docs/test_pages.py validates each as a whole file",
-    "python": "tests/proofs/test_recipes.py, tests/proofs/test_tour.py and tests/testing/test_guide.py run them",
+    "python": "tests/proofs/test_recipes.py and test_tour.py, tests/testing/test_guide.py and tests/outbox run them",
     "sh": "this file parses them, and tests/docs/test_commands.py runs those of fusiond's commands",
     "yml": "this file; tests/config/test_ci.py those of docs/ci.md by their schemas",
     "json": "this file, and tests/proofs/test_tour.py runs the job",
@@ -26,7 +26,7 @@ CHECKED = {
     "ruby": "nobody: there is no Ruby here",
 }
 #: pages whose Python something else than tests/proofs/test_recipes.py runs
-RUN_ELSEWHERE = {"README.md", "getting-started.md", "producers.md", "testing.md"}
+RUN_ELSEWHERE = {"README.md", "getting-started.md", "outbox.md", "producers.md", "testing.md"}
 RUN_HERE = {"recipes.md", "flows.md", "tasks.md", "writing-tasks.md"}
 
 

@@ -91,7 +91,7 @@ def _delete(options: arguments.Options) -> int:
 
 def _prioritize(options: arguments.Options) -> int:
     """[broker] Change the priority of jobs that wait; a higher one goes first."""
-    from fusiond.producer.new_jobs import priority_number
+    from fusiond.enqueue_options import priority_number
 
     said = options.priority
     with broker.session(options) as session:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from fusiond.enqueue_options import Options
+from fusiond.enqueue_options import Options, priority_number
 from fusiond.errors import JobNotFound
 from fusiond.inspecting.job_changes import CHANGES, replies_of
 from fusiond.inspecting.job_display import arguments, error_of, moment, parsed, signature
@@ -18,7 +18,6 @@ from fusiond.inspecting.why_waiting import why_not_begun
 from fusiond.job import JobRecord, JobStatus, PastAttempt, RanWith
 from fusiond.masking import HIDDEN, is_masked, masked_job, unmasked
 from fusiond.owners import owner_of
-from fusiond.producer.new_jobs import priority_number
 from fusiond.schedule.held_keeping import suspended_tasks
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
