@@ -2,13 +2,14 @@ import contextlib
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from fusiond import Client, FusionError, JobStatus, QueueFull
+from fusiond import Client, FusionError, JobStatus, QueueFull, outbox
 from fusiond.testing import embedded
 from tests.support.running import until
 
@@ -62,6 +63,13 @@ def test_jobs_run_in_its_workers(daemon):
         assert early.job(name).result(timeout=60) == 5
         daemon.wait_until_idle()
         assert early.counts()["default"].finished == 3
+
+
+def test_what_is_inserted_into_an_outbox_runs_at_once(daemon):
+    """No row is written, and no commit is waited for."""
+    with daemon.in_use(), contextlib.closing(sqlite3.connect(":memory:")) as database:
+        id_ = outbox.enqueue(database, "add", 1, second=2)
+        assert Client().job(f"default/{id_}").result(timeout=60) == 3
 
 
 def test_nothing_is_left_behind_a_test(daemon):

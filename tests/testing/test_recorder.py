@@ -1,8 +1,10 @@
 import asyncio
+import contextlib
+import sqlite3
 
 import pytest
 
-from fusiond import AsyncClient, Client, JobFailed, JobStatus, ResultTimeout, UnknownTask
+from fusiond import AsyncClient, Client, JobFailed, JobStatus, ResultTimeout, UnknownTask, outbox
 from fusiond.testing import NotRecorded, recorded
 
 #: made before anything is recorded, and of a Redis that does not exist
@@ -188,6 +190,32 @@ def test_what_a_task_is_told(jobs):
     told = jobs[0].result
     assert (told["id"], told["round"], told["attempt"]) == (jobs[0].id, 1, 1)
     assert (told["key"], told["meta"]) == ("k", {"by": "ada"})
+
+
+@pytest.fixture
+def database():
+    """One without the tables of an outbox."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        yield connection
+
+
+def test_what_is_inserted_into_an_outbox_is_recorded(jobs, database):
+    """With its options; no row is written."""
+    later = outbox.options(key="k", delay="5m", table="own")
+    ids = [outbox.enqueue(database, "add", 1, number=2), *(later.enqueue(database, "add", 3) for _ in range(2))]
+    assert [job.id for job in jobs] == ids[:2]
+    assert jobs.assert_enqueued("add", 3).options == {"key": "k", "delay": "5m"}
+    assert [job.result for job in jobs.run(scheduled=True)] == [3, 3]
+    assert not database.in_transaction
+
+
+def test_an_outbox_refuses_in_tests_what_it_refuses_elsewhere(jobs, database):
+    """And what its daemon would refuse later: a task that the file has not."""
+    with pytest.raises(UnknownTask, match="ad"):
+        outbox.enqueue(database, "ad", 1)
+    with pytest.raises(TypeError, match="no connection that is known here"):
+        outbox.enqueue(None, "add", 1)
+    assert not jobs
 
 
 def test_who_waits_for_a_result_gets_it(jobs):
