@@ -21,7 +21,13 @@ from tests.support.fusiond_desk import opened
 from tests.support.redis_server import RedisServer
 from tests.support.worker_program import Place
 
-pytest_plugins = ["tests.support.order", "tests.support.postgres", "tests.support.machine", "tests.support.promises"]
+pytest_plugins = [
+    "tests.support.order",
+    "tests.support.outbox_tables",
+    "tests.support.postgres",
+    "tests.support.machine",
+    "tests.support.promises",
+]
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what is tested.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

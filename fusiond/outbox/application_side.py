@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from fusiond.config.model.outboxes import IDENTIFIER, TABLE
 from fusiond.enqueue_options import (
     NO_OPTIONS,
     Options,
@@ -34,16 +35,15 @@ from fusiond.enqueue_options import (
     safe_repr,
     text,
 )
-from fusiond.errors import UnknownTask
+from fusiond.errors import FusionError, UnknownTask
 from fusiond.outbox.insertion import Inserter, inserter
 from fusiond.producer.loading_guard import refuse_while_loading
 from fusiond.producer.tracing import traceparent
 
-#: the tables, where no other is named
-TABLE: Final = "fusion_outbox"
+#: the table of the receipts
 RECEIPTS: Final = "fusion_receipts"
 #: what the file allows as the name of a table or schema
-_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,30}")
+_NAME: Final = re.compile(IDENTIFIER.schema["pattern"])
 #: options that are times
 _SECONDS: Final = ("delay", "expires", "timeout", "result_ttl", "failure_ttl")
 
@@ -168,15 +168,19 @@ def once(connection: Any, id: str, round: int = 1, *, schema: str | None = None)
     Raises:
         TypeError: as by `enqueue`.
         ValueError: the schema is not a name of one.
+        FusionError: the connection does not say whether the receipt is new, as in psycopg's pipeline mode.
     """
-    return inserter(connection)(_qualified(RECEIPTS, schema), {"id": id, "round": round})
+    count = inserter(connection)(_qualified(RECEIPTS, schema), {"id": id, "round": round})
+    if count < 0:
+        raise FusionError("the connection does not say whether the receipt is new; call `once` outside of a pipeline")
+    return count > 0
 
 
 def _qualified(table: str, schema: str | None) -> str:
     """The table as SQL names it. Raises ValueError."""
     names = [name for name in (schema, table) if name is not None]
     if wrong := next((name for name in names if not _NAME.fullmatch(name)), None):
-        raise ValueError(f"{wrong!r} is not the name of a table or schema: use up to 31 small letters, digits and _")
+        raise ValueError(f"{wrong!r} is not the name of a table or schema: {IDENTIFIER.schema['errorMessage']}")
     return ".".join(f'"{name}"' for name in names)
 
 

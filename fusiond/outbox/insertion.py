@@ -13,8 +13,8 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-#: (table, column → value) → whether the row is new
-Inserter = Callable[[str, Mapping[str, Any]], bool]
+#: (table, column → value) → how many rows are new, 0 or 1; -1: the library does not say
+Inserter = Callable[[str, Mapping[str, Any]], int]
 
 #: how a library marks a parameter, by its `paramstyle`
 _MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
@@ -27,7 +27,9 @@ _KNOWN = (
 def inserter(connection: Any) -> Inserter:
     """How to insert a row by this connection or cursor, which is not used yet. Raises TypeError."""
     packages = _packages(connection)
-    if hasattr(type(connection), "__aenter__") or any(name.startswith("sqlalchemy.ext.asyncio") for name in packages):
+    if hasattr(connection.__class__, "__aenter__") or any(
+        name.startswith("sqlalchemy.ext.asyncio") for name in packages
+    ):
         raise TypeError(
             f"{_kind(connection)} is asynchronous, and this function is not: use"
             " `await connection.run_sync(enqueue, task, …)` of SQLAlchemy, or execute the INSERT as plain SQL"
@@ -61,19 +63,19 @@ def _mark(connection: Any) -> str | None:
     return next((_MARKS[style] for style in styles if style in _MARKS), None)
 
 
-def _by_sqlalchemy(connection: Any, table: str, row: Mapping[str, Any]) -> bool:
+def _by_sqlalchemy(connection: Any, table: str, row: Mapping[str, Any]) -> int:
     from sqlalchemy import text
 
     statement = text(_insert(table, row, [f":{name}" for name in row]))
     # Without this option SQLAlchemy counts the rows of UPDATE and DELETE only.
     done = connection.execute(statement, dict(row), execution_options={"preserve_rowcount": True})
-    return bool(done.rowcount > 0)
+    return int(done.rowcount)
 
 
-def _by_cursor(connection: Any, mark: str, table: str, row: Mapping[str, Any]) -> bool:
+def _by_cursor(connection: Any, mark: str, table: str, row: Mapping[str, Any]) -> int:
     with closing(connection.cursor()) as cursor:
         cursor.execute(_insert(table, row, [mark] * len(row)), tuple(row.values()))
-        return bool(cursor.rowcount > 0)
+        return int(cursor.rowcount)
 
 
 def _insert(table: str, row: Mapping[str, Any], marks: list[str]) -> str:
@@ -82,5 +84,5 @@ def _insert(table: str, row: Mapping[str, Any], marks: list[str]) -> str:
 
 
 def _kind(connection: Any) -> str:
-    kind = type(connection)
+    kind = connection.__class__
     return f"{kind.__module__}.{kind.__qualname__}"

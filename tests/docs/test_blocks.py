@@ -19,11 +19,12 @@ CHECKED = {
     "yml": "this file; tests/config/test_ci.py those of docs/ci.md by their schemas",
     "json": "this file, and tests/proofs/test_tour.py runs the job",
     "ini": "this file",
+    "sql": "tests/outbox/test_outbox_page.py runs it on SQLite and PostgreSQL",
     "lua": "tests/proofs/test_tour.py runs it",
     "text": "nobody: it is what a program prints, or a drawing",
     "toml": "this file; its one block was tried with oauth2-proxy 7.15",
     "nginx": "nobody: there is no nginx here; its one block was tried with nginx 1.22",
-    "ruby": "nobody: there is no Ruby here",
+    "ruby": "nobody: there is no Ruby here; tests/outbox/test_outbox_page.py runs the SQL of docs/outbox.md",
 }
 #: pages whose Python something else than tests/proofs/test_recipes.py runs
 RUN_ELSEWHERE = {"README.md", "getting-started.md", "outbox.md", "producers.md", "testing.md"}

@@ -1,4 +1,4 @@
-"""What an application does with an outbox: rows and receipts in its own transactions, on SQLite."""
+"""What an application does with an outbox: rows and receipts in its own transactions."""
 
 import asyncio
 import json
@@ -8,9 +8,12 @@ import subprocess
 import sys
 import types
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 
+import psycopg
+import psycopg2
 import pytest
 import sqlalchemy
 from django.conf import settings as django_settings
@@ -19,30 +22,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import create_async_engine
+from werkzeug.local import LocalProxy
 
-from fusiond import Client, EnqueueError, UnknownTask, outbox
+from fusiond import Client, EnqueueError, FusionError, UnknownTask, outbox
 from fusiond.enqueue_options import Options, encoded_options
 from fusiond.job import id_of_key
 from fusiond.outbox.application_side import stored_options
 from fusiond.testing import recorded
-from tests.support.outbox_tables import SQLITE
+from tests.support.outbox_tables import tables
+from tests.support.running import until
 
 FILE = "version: 1\ntasks: {send: {run: shop.send}}\nworkers: {main: {}}\n"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.fixture
-def path(tmp_path):
-    """A database with the tables."""
-    found = tmp_path / "shop.db"
-    with closing(sqlite3.connect(found)) as connection:
-        connection.executescript(SQLITE.format(table="fusion_outbox"))
-    return found
-
-
-@pytest.fixture
-def connection(path):
-    with closing(sqlite3.connect(path)) as connection:
+def connection(sqlite_shop):
+    with closing(sqlite3.connect(sqlite_shop.path)) as connection:
         yield connection
 
 
@@ -59,90 +55,144 @@ def row(connection):
     return row
 
 
-# Each connection that an application may have
+# Each connection that an application may have: itself, and its transaction
 
 
 @contextmanager
-def of_sqlite(path):
-    with closing(sqlite3.connect(path)) as connection:
-        yield connection, connection.commit, connection.rollback
+def of_sqlite(shop):
+    with closing(sqlite3.connect(shop.path)) as connection:
+        yield connection, connection
 
 
 @contextmanager
-def cursor_of_sqlite(path):
-    with of_sqlite(path) as (connection, commit, rollback):
-        yield connection.cursor(), commit, rollback
+def of_psycopg(shop):
+    with closing(psycopg.connect(**shop.words)) as connection:
+        yield connection, connection
 
 
 @contextmanager
-def of_sqlalchemy(path):
-    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+def of_psycopg2(shop):
+    with closing(psycopg2.connect(**shop.words)) as connection:
+        yield connection, connection
+
+
+@contextmanager
+def of_sqlalchemy(shop):
+    engine = sqlalchemy.create_engine(shop.url)
     with engine.connect() as connection:
-        yield connection, connection.commit, connection.rollback
+        yield connection, connection
     engine.dispose()
 
 
 @contextmanager
-def session_of_sqlalchemy(path):
-    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+def session_of_sqlalchemy(shop):
+    engine = sqlalchemy.create_engine(shop.url)
     with orm.Session(engine) as session:
-        yield session, session.commit, session.rollback
+        yield session, session
     engine.dispose()
 
 
 @contextmanager
-def scoped_session_of_sqlalchemy(path):
-    engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+def scoped_session_of_sqlalchemy(shop):
+    engine = sqlalchemy.create_engine(shop.url)
     session = orm.scoped_session(orm.sessionmaker(engine))
-    yield session, session.commit, session.rollback
+    yield session, session
     session.remove()
     engine.dispose()
 
 
 @contextmanager
-def of_django(path):
+def of_django(shop):
     if not django_settings.configured:
         django_settings.configure()
-    own = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path), "AUTOCOMMIT": False}
-    connection = ConnectionHandler({"default": own})["default"]
+    connection = ConnectionHandler({"default": {**shop.django, "AUTOCOMMIT": False}})["default"]
     with warnings.catch_warnings(category=RuntimeWarning, action="ignore"):  # no application of Django's is loaded
-        yield connection, connection.commit, connection.rollback
+        yield connection, connection
     connection.close()
 
 
-@contextmanager
-def cursor_of_django(path):
-    with of_django(path) as (connection, commit, rollback):
-        yield connection.cursor(), commit, rollback
+def cursor(kind):
+    """A cursor in place of the connection."""
+
+    @contextmanager
+    def cursor(shop):
+        with kind(shop) as (connection, transaction):
+            yield connection.cursor(), transaction
+
+    return cursor
 
 
-KINDS = [of_sqlite, cursor_of_sqlite, of_sqlalchemy, session_of_sqlalchemy, scoped_session_of_sqlalchemy, of_django,
-         cursor_of_django]  # fmt: skip
+EVERYWHERE = [of_sqlalchemy, session_of_sqlalchemy, scoped_session_of_sqlalchemy, of_django, cursor(of_django)]
+KINDS = {
+    "sqlite_shop": [of_sqlite, cursor(of_sqlite), *EVERYWHERE],
+    "postgres_shop": [of_psycopg, cursor(of_psycopg), of_psycopg2, cursor(of_psycopg2), *EVERYWHERE],
+}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_is_part_of_the_transaction(kind, path, connection):
-    """It is there once that is committed, and never if that is rolled back."""
-    with kind(path) as (own, commit, rollback):
-        outbox.enqueue(own, "send", 1)
-        rollback()
-        id_ = outbox.enqueue(own, "send", "é%s:x?", number=2)
-        assert connection.execute("SELECT * FROM fusion_outbox").fetchall() == []
-        commit()
-    found = connection.execute("SELECT id, task, args, kwargs, options, queue FROM fusion_outbox").fetchall()
+@pytest.fixture(
+    params=[pytest.param((at, kind), id=f"{at}-{n}") for at, kinds in KINDS.items() for n, kind in enumerate(kinds)]
+)
+def every(request):
+    """A database, and a connection to it."""
+    at, kind = request.param
+    shop = request.getfixturevalue(at)
+    with kind(shop) as (own, transaction):
+        yield shop, own, transaction
+
+
+def test_a_row_is_part_of_the_transaction(every):
+    """It is there once that is committed, and never if that is rolled back; a role that may only insert can do it."""
+    shop, own, transaction = every
+    outbox.enqueue(own, "send", 1)
+    transaction.rollback()
+    id_ = outbox.enqueue(own, "send", "é%s:x?", number=2)
+    assert outbox.options(id=id_).enqueue(own, "send", 3) == id_
+    assert shop.rows("SELECT * FROM fusion_outbox") == []
+    transaction.commit()
+    found = shop.rows("SELECT id, task, args, kwargs, options, queue FROM fusion_outbox")
     assert found == [(id_, "send", '["\\u00e9%s:x?"]', '{"number": 2}', "{}", "")]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_receipt_is_part_of_the_transaction(kind, path):
+def test_a_receipt_is_part_of_the_transaction(every):
     """It is new until a transaction has committed it, in each round."""
-    with kind(path) as (own, commit, rollback):
-        assert outbox.once(own, "a")
-        assert not outbox.once(own, "a")
-        rollback()
-        assert outbox.once(own, "a", 1)
-        commit()
-        assert [outbox.once(own, "a"), outbox.once(own, "a", 2), outbox.once(own, "b")] == [False, True, True]
+    _, own, transaction = every
+    assert outbox.once(own, "a")
+    assert not outbox.once(own, "a")
+    transaction.rollback()
+    assert outbox.once(own, "a", 1)
+    transaction.commit()
+    assert [outbox.once(own, "a"), outbox.once(own, "a", 2), outbox.once(own, "b")] == [False, True, True]
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback"])
+def test_of_two_receipts_at_once_one_waits(postgres_shop, ends):
+    """Until the other transaction has ended, and it is new only if that was rolled back."""
+    with (
+        of_psycopg(postgres_shop) as (first, _),
+        of_psycopg(postgres_shop) as (second, _),
+        ThreadPoolExecutor() as pool,
+    ):
+        assert outbox.once(first, "a")
+        found = pool.submit(outbox.once, second, "a")
+        until(lambda: postgres_shop.rows("SELECT 1 FROM pg_locks WHERE NOT granted"))
+        getattr(first, ends)()
+        assert found.result(timeout=60) == (ends == "rollback")
+
+
+def test_a_receipt_is_not_taken_for_old_where_nobody_says_so(postgres_shop):
+    """In a pipeline the answer comes later: the work must not be left out for that."""
+    with (
+        of_psycopg(postgres_shop) as (connection, _),
+        connection.pipeline(),
+        pytest.raises(FusionError, match="outside of a pipeline"),
+    ):
+        outbox.once(connection, "a")
+
+
+def test_a_proxy_is_what_it_stands_for(connection):
+    """Such as those of Flask, which have the methods of each class."""
+    id_ = outbox.enqueue(LocalProxy(lambda: connection), "send")
+    assert connection.execute("SELECT id FROM fusion_outbox").fetchall() == [(id_,)]
 
 
 def test_a_cursor_keeps_its_rows(connection):
@@ -152,11 +202,11 @@ def test_a_cursor_keeps_its_rows(connection):
     assert cursor.fetchall() == [(1,), (2,)]
 
 
-def test_an_asynchronous_session_runs_it(path):
+def test_an_asynchronous_session_runs_it(sqlite_shop):
     """By its own run_sync; given directly, it is refused with the way to do it."""
 
     async def insert():
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        engine = create_async_engine(f"sqlite+aiosqlite:///{sqlite_shop.path}")
         async with engine.begin() as connection:
             with pytest.raises(TypeError, match="run_sync"):
                 outbox.enqueue(connection, "send")
@@ -166,8 +216,7 @@ def test_an_asynchronous_session_runs_it(path):
         return id_
 
     id_ = asyncio.run(insert())
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT id FROM fusion_outbox").fetchall() == [(id_,)]
+    assert sqlite_shop.rows("SELECT id FROM fusion_outbox") == [(id_,)]
 
 
 @pytest.mark.parametrize("wrong", [None, "shop.db", sqlalchemy.create_engine("sqlite://"), object(), sqlite3])
@@ -206,7 +255,7 @@ def test_id_and_key_make_the_id_of_the_row(row, connection):
 
 def test_the_table_may_have_another_name(connection):
     """In a schema, too; a name that the file does not allow is refused before any SQL."""
-    connection.executescript(SQLITE.replace("CREATE TABLE fusion_receipts", "CREATE TABLE more").format(table="own"))
+    connection.executescript(tables(table="own"))
     id_ = outbox.options(table="own", schema="main").options(delay=1).enqueue(connection, "send")
     assert connection.execute("SELECT id FROM own").fetchall() == [(id_,)]
     assert outbox.once(connection, "a", schema="main")
@@ -273,7 +322,7 @@ def refusals(tmp_path, connection):
     return refusals
 
 
-@pytest.mark.parametrize("options", WRONG, ids=str)
+@pytest.mark.parametrize("options", WRONG, ids="-".join)
 def test_it_refuses_the_options_that_a_client_refuses(refusals, options):
     """With the client's own words; no row is inserted."""
     by_client, by_outbox = refusals(options, "send", 1)

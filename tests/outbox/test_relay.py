@@ -1,21 +1,17 @@
 """Rows of a real database become jobs in a real Redis: each committed row one job, whatever fails in between."""
 
 import contextlib
-import dataclasses
 import json
-import sqlite3
-import threading
 import time
 
 import pytest
 
 from fusiond.broker.event_records import DAEMONS
-from fusiond.config.model import Queue, Task
+from fusiond.config.model import Task
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.job import JobStatus
 from fusiond.outbox import row_carrier
-from fusiond.outbox.table import Table
 from tests.support.running import until
 
 
@@ -282,7 +278,9 @@ def test_a_unique_job_that_exists_stands_for_the_row(station):
     station.tasks["unique"] = Task("unique", "a.b", unique=Unique(by=("kwargs.u",)))
     station.tasks["unite"] = Task("unite", "a.b", unique=Unique(by=("kwargs.u",), on_conflict="refuse"))
     station.publish()
-    station.insert(*({"id": f"{task}{n}", "task": task, "kwargs": {"u": 1}} for task in ("unique", "unite") for n in "12"))
+    station.insert(
+        *({"id": f"{task}{n}", "task": task, "kwargs": {"u": 1}} for task in ("unique", "unite") for n in "12")
+    )
     station.insert(id="a")
     station.relay()
     until(lambda: len(station.queued()) == 3)

@@ -13,7 +13,10 @@ _PATTERN: Final = "write the name of a task, or a pattern such as index_*"
 TaskPattern = Annotated[str, text("task or pattern", r"^[A-Za-z0-9_.*?-]{1,100}$", _PATTERN)]
 #: a name of the database that needs no quotes; PostgreSQL notifies under `<schema>.<table>`, 63 characters at most
 _IDENTIFIER: Final = "write small letters, digits and _, at most 31 characters, such as fusion_outbox"
-Identifier = Annotated[str, text("identifier", "^[a-z_][a-z0-9_]{0,30}$", _IDENTIFIER)]
+IDENTIFIER: Final = text("identifier", "^[a-z_][a-z0-9_]{0,30}$", _IDENTIFIER)
+Identifier = Annotated[str, IDENTIFIER]
+#: the table of an outbox, by default
+TABLE: Final = "fusion_outbox"
 
 Wake = Annotated[
     Literal["poll", "notify"],
@@ -52,7 +55,7 @@ class Outbox:
     #: PostgreSQL: the schema of the tables. null: public.
     schema: Annotated[Identifier | None, Key("Schema", "shop", in_place=True)] = None
     #: The table.
-    table: Annotated[Identifier, Key("Table", "shop_outbox", in_place=True)] = "fusion_outbox"
+    table: Annotated[Identifier, Key("Table", "shop_outbox", in_place=True)] = TABLE
     #: `poll`, or `notify`, for PostgreSQL: jobs begin sooner, and transactions that insert rows commit one by one.
     wake: Annotated[Wake, Key("Wake", "notify", in_place=True)] = "poll"
     #: How long it waits before it looks for rows again, if it found none.
