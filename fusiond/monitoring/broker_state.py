@@ -13,11 +13,11 @@ from fusiond.broker.call import Plan, sent_ahead
 from fusiond.broker.counters import QueueCounters
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
-from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
-from fusiond.inspecting.outboxes import outbox_states
+from fusiond.inspecting.outbox_states import outbox_states
 from fusiond.inspecting.queues import count_each
 from fusiond.owners import Owners
 from fusiond.schedule.overdue import overdue_since

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusiond.broker.call import Plan
-from fusiond.broker.records import Existing, NewJob
+from fusiond.broker.records import Existing, NewJob, Stored
 from fusiond.broker.verbs import Verbs
+from fusiond.errors import BrokerError
 
 #: ms after the reading of a row in which its job may be stored
 _IN_TIME = 10_000
@@ -70,26 +71,40 @@ class HandOver:
         return said + int((read_at - told_at) * 1000) + _IN_TIME
 
     def _store(self, queue: str, jobs: Sequence[NewJob], deadline: int, found: HandedOver) -> Plan[None]:
-        replies = yield self._verbs.enqueue_handed(queue, self._outbox, jobs, deadline)
+        try:
+            replies = yield self._verbs.enqueue_handed(queue, self._outbox, jobs, deadline)
+        except BrokerError as error:
+            if type(error) is not BrokerError:
+                raise  # Redis is away, full or unfit: that is no matter of these jobs
+            if len(jobs) == 1:
+                found.refused[jobs[0].id] = str(error)
+                return
+            yield from self._store_halves(queue, jobs, deadline, found)
+            return
         if replies is None:
             found.is_late = True
             return
-        left: list[NewJob] = []
-        for job, reply in zip(jobs, replies, strict=True):
-            if reply == "conflict":
-                found.refused[job.id] = f"id {job.id} is taken by a job with another task or other arguments"
-            elif reply in ("full", "unstored") or (isinstance(reply, Existing) and reply.refused):
-                left.append(job)
-            else:
-                found.done.append(job.id)
-        if len(left) == 1 and len(jobs) == 1:
-            [job], [reply] = jobs, replies
-            if isinstance(reply, Existing):
-                found.refused[job.id] = f"job {queue}/{reply.id} exists already, and task {job.task!r} is `unique`"
-            else:
-                found.is_full = True
+        left = [job for job, reply in zip(jobs, replies, strict=True) if not self._is_settled(queue, job, reply, found)]
+        if len(left) > 1 or len(left) < len(jobs):
+            yield from self._store_halves(queue, left, deadline, found)
         elif left:
-            middle = (len(left) + 1) // 2
-            for part in (left[:middle], left[middle:]):
-                if part and not found.is_full and not found.is_late:
-                    yield from self._store(queue, part, deadline, found)
+            found.is_full = True
+
+    def _store_halves(self, queue: str, jobs: Sequence[NewJob], deadline: int, found: HandedOver) -> Plan[None]:
+        middle = (len(jobs) + 1) // 2
+        for part in (jobs[:middle], jobs[middle:]):
+            if part and not found.is_full and not found.is_late:
+                yield from self._store(queue, part, deadline, found)
+
+    @staticmethod
+    def _is_settled(queue: str, job: NewJob, reply: Stored, found: HandedOver) -> bool:
+        """Note what became of a job; False: it was refused together with others, or the queue is full."""
+        if isinstance(reply, Existing) and reply.refused:
+            found.refused[job.id] = f"job {queue}/{reply.id} exists already, and task {job.task!r} is `unique`"
+        elif reply == "conflict":
+            found.refused[job.id] = f"id {job.id} is taken by a job with another task or other arguments"
+        elif reply in ("full", "unstored"):
+            return False
+        else:
+            found.done.append(job.id)
+        return True

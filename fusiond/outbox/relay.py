@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from fusiond import logs
 from fusiond.broker.event_records import DAEMONS
-from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage, pause, retrying
 from fusiond.broker.verbs import Verbs

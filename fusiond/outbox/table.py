@@ -22,7 +22,7 @@ from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, make_u
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from fusiond.broker.outboxes import RefusedRow
+from fusiond.broker.outbox_verbs import RefusedRow
 from fusiond.config.database_url import database_url
 from fusiond.config.model.outboxes import Outbox
 from fusiond.enqueue_options import MOST_BYTES

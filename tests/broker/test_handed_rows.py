@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fusiond.broker.outboxes import OutboxState, RefusedRow
+from fusiond.broker.outbox_verbs import OutboxState, RefusedRow
 from fusiond.broker.records import Existing, NewJob
 from fusiond.errors import BrokerError
 from fusiond.job import JobStatus

@@ -2,16 +2,19 @@
 
 import contextlib
 import json
+import re
 import time
 
 import pytest
 
 from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.records import NewJob
 from fusiond.config.model import Task
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.job import JobStatus
 from fusiond.outbox import row_carrier
+from fusiond.outbox.migrations import migration
 from tests.support.running import until
 
 
@@ -72,8 +75,6 @@ def test_a_row_of_which_there_can_be_no_job_keeps_back_no_other(station):
     station.relay()
     until(lambda: "good" in station.queued())
     until(lambda: (state := station.state()) and state.refused == len(BAD))
-    import re
-
     for id_, (_, because) in BAD.items():
         assert re.search(because, station.rows()[id_][1]), (id_, station.rows()[id_])
     assert {row.id for row in station.state().rows} == BAD.keys()
@@ -168,18 +169,12 @@ def test_markers_without_a_row_end(station, run, broker, redis):
     """A program was killed between its DELETE and the end of the markers."""
     now, _ = run(broker.confirm_handed("default", "shop", ()))
     for id_ in ("gone", "there"):
-        run(broker.enqueue_handed("default", "shop", [NEW(id_)], now + 9999))
+        run(broker.enqueue_handed("default", "shop", [NewJob(id_, "echo", b"[[],{}]")], now + 9999))
     station.insert({"id": "there"})
     station.relay()
     until(lambda: not station.rows())
     until(lambda: not run(broker.pending_handed("default", "shop", 0)))
     assert {*redis("ZRANGE", "test:{default}:handed:shop", 0, -1)} == {b"gone", b"there"}
-
-
-def NEW(id_):  # noqa: N802
-    from fusiond.broker.records import NewJob
-
-    return NewJob(id_, "echo", b"[[],{}]")
 
 
 def test_a_redis_that_has_lost_the_jobs_gets_them_again(station, redis, monkeypatch):
@@ -275,8 +270,8 @@ def test_many_rows_are_handed_over_a_few_at_a_time(station):
 
 def test_a_unique_job_that_exists_stands_for_the_row(station):
     """As a client's call would return it; where that is an error, the row is refused."""
-    station.tasks["unique"] = Task("unique", "a.b", unique=Unique(by=("kwargs.u",)))
-    station.tasks["unite"] = Task("unite", "a.b", unique=Unique(by=("kwargs.u",), on_conflict="refuse"))
+    station.tasks["unique"] = Task("unique", "a.b", unique=Unique(("kwargs.u",), "ended"))
+    station.tasks["unite"] = Task("unite", "a.b", unique=Unique(("kwargs.u",), "ended", on_conflict="refuse"))
     station.publish()
     station.insert(
         *({"id": f"{task}{n}", "task": task, "kwargs": {"u": 1}} for task in ("unique", "unite") for n in "12")
@@ -302,8 +297,6 @@ def test_a_notification_wakes_the_relay(station, allow):
     """Long before it would look by itself; a connection that is ended is replaced."""
     if "sqlite" in station.outbox.url:
         pytest.skip("SQLite notifies nobody")
-    from fusiond.outbox.migrations import migration
-
     allow(wake="notify", poll=600.0)
     station.execute(migration(station.outbox, "sql", is_postgresql=True))
     relay = station.relay()
@@ -331,3 +324,31 @@ def test_old_receipts_are_deleted(station, allow):
             return connection.execute("SELECT id FROM fusion_receipts").fetchall()
 
     until(lambda: left() == [("new",)])
+
+
+def test_a_job_that_redis_cannot_store_keeps_back_no_other(station, redis):
+    """Of jobs that are refused together, the one is found, and its row refused."""
+    station.tasks["unique"] = Task("unique", "a.b", unique=Unique(("kwargs.u",), "ended"))
+    station.publish()
+    redis("RPUSH", 'test:{default}:unique:unique:"bad"', "not a text")
+    rows = [{"id": f"a{number}", "task": "unique", "kwargs": {"u": number}} for number in range(5)]
+    station.insert(*rows[:2], {"id": "bad", "task": "unique", "kwargs": {"u": "bad"}}, *rows[2:])
+    station.relay()
+    until(lambda: len(station.queued()) == 5)
+    until(lambda: [*station.rows()] == ["bad"])
+    assert "of another type than ours" in station.rows()["bad"][1]
+
+
+def test_rows_are_deleted_once_the_disk_has_their_jobs(station, redis, allow, monkeypatch):
+    """A Redis without an append-only file takes none; with one, the row stays until it is written."""
+    allow(durability="fsync")
+    station.insert(id="a")
+    station.relay()
+    until(lambda: (state := station.state()) and "append-only" in state.failing)
+    assert station.queued() == []
+    try:
+        redis("CONFIG", "SET", "appendonly", "yes")
+        until(lambda: not station.rows())
+        assert station.queued() == ["a"]
+    finally:
+        redis("CONFIG", "SET", "appendonly", "no")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import fusiond
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
-from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.records import Counts, HeldTask
 from fusiond.cli.find import broker, daemon
 from fusiond.cli.queue import documents, listed
@@ -23,7 +23,7 @@ from fusiond.cli.status.workers import SeenWorker, ask_workers, workers_page
 from fusiond.cli.terminal.table import fields, table
 from fusiond.cli.terminal.text import count, legible, span, when
 from fusiond.errors import BrokerError, FusionError
-from fusiond.inspecting.outboxes import all_outbox_sentences, outbox_documents, outbox_states
+from fusiond.inspecting.outbox_states import all_outbox_sentences, outbox_documents, outbox_states
 from fusiond.inspecting.queues import count_each
 from fusiond.inspecting.worker_states import drained_queues, unkilled
 from fusiond.job import JobStatus

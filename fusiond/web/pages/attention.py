@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
-from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.records import HeldTask
-from fusiond.inspecting.outboxes import all_outbox_sentences
+from fusiond.inspecting.outbox_states import all_outbox_sentences
 from fusiond.schedule.drift import Drift, differences
 from fusiond.schedule.held_keeping import sentence, suspension
 from fusiond.web.filters import plural, span

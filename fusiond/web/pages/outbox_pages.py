@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from fusiond.inspecting.outboxes import outbox_sentences, outbox_states
+from fusiond.inspecting.outbox_states import outbox_sentences, outbox_states
 from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.filters import span
 

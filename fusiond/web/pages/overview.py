@@ -14,7 +14,7 @@ from typing import Any, Final
 from fusiond.broker.counters import MINUTE, Bound, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.errors import BrokerError
-from fusiond.inspecting.outboxes import outbox_states
+from fusiond.inspecting.outbox_states import outbox_states
 from fusiond.inspecting.statistics import usual_times
 from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states

@@ -7,7 +7,7 @@ from typing import Any
 
 from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import FileInForce
-from fusiond.broker.outboxes import OutboxState
+from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.verbs import Verbs
 from fusiond.inspecting.why_waiting import Span
 
