@@ -127,9 +127,7 @@ class Relay:
                     await self._note_recovery()
                     failures = 0
             except (BrokerError, OutboxError) as error:
-                await self._note_failure(
-                    retrying(error) if isinstance(error, BrokerError) else str(error), is_first=not failures
-                )
+                await self._note_failure(retrying(error) if isinstance(error, BrokerError) else str(error))
                 # From the table on: what was under way is unknown, and the password may be another one now.
                 await self._disconnect()
                 failures += 1
@@ -205,7 +203,7 @@ class Relay:
         while not (await asyncio.wait([running], timeout=_HOLD))[0]:
             if not is_slow and time.monotonic() - began >= _SLOW:
                 is_slow = True
-                await self._note_failure(f"the database has not answered for {_SLOW:g} s", is_first=True)
+                await self._note_failure(f"the database has not answered for {_SLOW:g} s")
             try:
                 await self._hold(LEASE_MS)
             except BrokerError:
@@ -233,11 +231,10 @@ class Relay:
         self._counted_at = float("-inf")
         await self._tell("outbox.refused", sentence)
 
-    async def _note_failure(self, sentence: str, *, is_first: bool) -> None:
-        """Say why no row is handed over."""
-        if is_first:
-            log.error("%s", sentence)
+    async def _note_failure(self, sentence: str) -> None:
+        """Say why no row is handed over, once for each reason."""
         if self._state.failing != sentence:
+            log.error("%s", sentence)
             self._state = self._state._replace(failing=sentence)
             await self._tell("outbox.fails", sentence)
 

@@ -326,17 +326,15 @@ def test_old_receipts_are_deleted(station, allow):
     until(lambda: left() == [("new",)])
 
 
-def test_a_job_that_redis_cannot_store_keeps_back_no_other(station, redis):
-    """Of jobs that are refused together, the one is found, and its row refused."""
-    station.tasks["unique"] = Task("unique", "a.b", unique=Unique(("kwargs.u",), "ended"))
+def test_jobs_that_redis_cannot_store_keep_back_no_others(station, redis):
+    """A key of their queue is of another type: each row is refused with the reason, and other queues go on."""
+    redis("SET", "test:{default}:queue", "not a set")
+    station.tasks["uniform"] = Task("uniform", "a.f", queue="second")
     station.publish()
-    redis("RPUSH", 'test:{default}:unique:unique:"bad"', "not a text")
-    rows = [{"id": f"a{number}", "task": "unique", "kwargs": {"u": number}} for number in range(5)]
-    station.insert(*rows[:2], {"id": "bad", "task": "unique", "kwargs": {"u": "bad"}}, *rows[2:])
+    station.insert({"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "other", "task": "uniform"})
     station.relay()
-    until(lambda: len(station.queued()) == 5)
-    until(lambda: [*station.rows()] == ["bad"])
-    assert "of another type than ours" in station.rows()["bad"][1]
+    until(lambda: station.queued("second") == ["other"])
+    until(lambda: len(station.rows("refused_because LIKE '%of another type than ours%'")) == 3)
 
 
 def test_rows_are_deleted_once_the_disk_has_their_jobs(station, redis, allow, monkeypatch):
@@ -347,8 +345,8 @@ def test_rows_are_deleted_once_the_disk_has_their_jobs(station, redis, allow, mo
     until(lambda: (state := station.state()) and "append-only" in state.failing)
     assert station.queued() == []
     try:
-        redis("CONFIG", "SET", "appendonly", "yes")
+        redis("CONFIG", "SET", "appendonly", "yes", "appendfsync", "everysec")
         until(lambda: not station.rows())
         assert station.queued() == ["a"]
     finally:
-        redis("CONFIG", "SET", "appendonly", "no")
+        redis("CONFIG", "SET", "appendonly", "no", "appendfsync", "no")

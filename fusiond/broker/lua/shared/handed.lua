@@ -8,7 +8,8 @@
 local HANDED = ROOT .. ':handed:' .. table.remove(ARGV, 1)
 local deadline = tonumber(table.remove(ARGV, 1))
 if now > deadline then return 'late' end
-redis.call('ZCARD', HANDED)       -- a key of another type raises an error here, before any write
+-- a key of another type raises an error here, before any write: a repeat would take what was stored for the whole
+for _, key in ipairs({ HANDED, QUEUE, SCHEDULED }) do redis.call('ZCARD', key) end
 ARGV.handed = {
   -- has(id): whether the row was handed over before
   has = function(id) return redis.call('ZSCORE', HANDED, id) end,
