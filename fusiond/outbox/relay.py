@@ -10,6 +10,7 @@ The program of one outbox: rows of a table in an application's database become j
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -254,15 +255,14 @@ class Relay:
             log.debug("%s was not told: %s", event, error)
 
     async def _close(self) -> None:
-        """Leave the outbox to another daemon at once."""
-        try:
+        """Leave the outbox to another daemon at once, if possible with no row half-way."""
+        with contextlib.suppress(BrokerError, OutboxError):
             if self._carrier is not None:
                 await self._carrier.finish()
+        with contextlib.suppress(BrokerError, TimeoutError):
             if self._holds:
                 async with asyncio.timeout(2.0):
                     await self._hold(0)
-        except (BrokerError, OutboxError, TimeoutError) as error:
-            log.debug("the end of this outbox: %s", error)
         await self._disconnect()
         await self._connection.close()
         await self._slow_connection.close()

@@ -25,7 +25,7 @@ STANDIN = (sys.executable, str(STANDINS / "standin_daemon.py"))
 ENTRIES = {REAL: "fusiond.cli:main", STANDIN: STANDIN[1]}
 PR_SET_PDEATHSIG = 1
 #: seconds that a state may take to come on a busy machine
-PATIENCE = 6.0
+PATIENCE = 60.0
 #: For the files of a Redis that is killed, so that syncing takes no time. While a disk is slow to sync, Redis answers
 #: before it writes (`appendfsync everysec`): killed then, it loses what it has acknowledged, as the docs say.
 MEMORY = Path("/dev/shm")
