@@ -46,6 +46,8 @@ LEASE_MS = 15_000
 _HOLD, _STAND_BY, _COUNT = 4.0, 5.0, 10.0
 #: s; the longest pause behind a failure of the database; between two looks for old receipts
 _LONGEST, _PRUNE = 15.0, 3600.0
+#: s from one look for rows to the next, where the database tells of them
+_LISTENING = 3.0
 #: s without an answer of the database that are told
 _SLOW = 60.0
 
@@ -157,7 +159,8 @@ class Relay:
         if time.monotonic() - self._counted_at >= _COUNT:
             await self._count(carrier)
         if not await carrier.carry():
-            await wait_until_set(self._changed, carrier.pause())
+            poll = self._outbox.poll if self._listener is None else max(self._outbox.poll, _LISTENING)
+            await wait_until_set(self._changed, carrier.pause(poll))
 
     async def _connect(self) -> RowCarrier:
         """Begin with what is in the table."""
@@ -219,8 +222,10 @@ class Relay:
         if self._table is None:
             return
         counted = await self._in_table(self._table.count, carrier.queues_left)
-        self._state = self._state._replace(**counted._asdict())
-        self._counted_at = time.monotonic()
+        state, self._counted_at = self._state._replace(**counted._asdict()), time.monotonic()
+        if state != self._state:
+            self._state = state
+            await self._hold(LEASE_MS)
         if self._counted_at - self._pruned_at >= _PRUNE:
             self._pruned_at = self._counted_at
             await self._in_table(self._table.prune_receipts, self._config.receipt_ttl(self._outbox))

@@ -121,10 +121,10 @@ class RowCarrier:
             await asyncio.wait([self._deleting])
         return found
 
-    def pause(self) -> float:
-        """Seconds after which it is to be called again, if nothing is heard."""
+    def pause(self, poll: float) -> float:
+        """Seconds after which it is to be called again: `poll`, or less where rows are left."""
         soonest = min((left.until for left in self._left.values()), default=float("inf"))
-        return max(0.0, min(self._outbox.poll, soonest - time.monotonic()))
+        return max(0.0, min(poll, soonest - time.monotonic()))
 
     async def finish(self) -> None:
         """Until the rows that are stored are deleted."""

@@ -3,8 +3,9 @@ One outbox's table, as the relay and the commands see it: each method is one sho
 
     new_rows · queued_rows     read what waits
     assign                     write into rows which queue they go to
-    delete · refuse · retry    end them
-    state                      count them
+    delete · refuse            end them
+    retry · drop               what becomes of refused ones
+    present · count            look
 
 Each method raises OutboxError. They run in threads: nothing here waits for Redis.
 """
@@ -131,11 +132,10 @@ class Table:
             for queue, ids in queues.items():
                 connection.execute(statement, {"queue": queue, "ids": ids})
 
-    def delete(self, ids: Sequence[str], *, refused: bool = False) -> int:
-        """Delete rows, of those `refused` only; how many there were."""
-        only = " AND refused_at IS NOT NULL" if refused else ""
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows."""
         with self._begin() as connection:
-            return connection.execute(self._of_ids(f"DELETE FROM {{0}} WHERE id IN :ids{only}"), {"ids": ids}).rowcount
+            connection.execute(self._of_ids("DELETE FROM {0} WHERE id IN :ids"), {"ids": ids})
 
     def refuse(self, reasons: dict[str, str]) -> None:
         """Pass these rows over from now on: id → why."""
@@ -146,13 +146,20 @@ class Table:
 
     def retry(self, *, ids: Sequence[str] = (), tasks: Sequence[str] = ()) -> int:
         """Have refused rows tried again: those of these ids or tasks, or all; how many there were."""
+        return self._change_refused("UPDATE {0} SET refused_at = NULL, refused_because = NULL", ids, tasks)
+
+    def drop(self, ids: Sequence[str] = ()) -> int:
+        """Delete refused rows: those of these ids, or all; how many there were."""
+        return self._change_refused("DELETE FROM {0}", ids)
+
+    def _change_refused(self, statement: str, ids: Sequence[str], tasks: Sequence[str] = ()) -> int:
         what, chosen = ("id", ids) if ids else ("task", tasks)
         only = f" AND {what} IN :ids" if chosen else ""
-        statement = f"UPDATE {{0}} SET refused_at = NULL, refused_because = NULL WHERE refused_at IS NOT NULL{only}"
+        whole = f"{statement} WHERE refused_at IS NOT NULL{only}"
         with self._begin() as connection:
             if not chosen:
-                return connection.execute(text(statement.format(self.name))).rowcount
-            return connection.execute(self._of_ids(statement), {"ids": chosen}).rowcount
+                return connection.execute(text(whole.format(self.name))).rowcount
+            return connection.execute(self._of_ids(whole), {"ids": chosen}).rowcount
 
     def present(self, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are in the table."""
