@@ -114,6 +114,13 @@ RULES = (
         "outboxes: {o: {url: 'postgresql://h/d', tasks: [a], receipt_ttl: 31d}}\n",
     ),
     Rule(
+        "shared-table",
+        "error",
+        "two outboxes of one table",
+        "outboxes: {o: {url: 'postgresql://h/d', tasks: [a]}, «p»: {url: 'postgresql://h/d', tasks: [a]}}\n",
+        "outboxes: {o: {url: 'postgresql://h/d', tasks: [a]}, p: {url: 'postgresql://h/d', tasks: [a], table: t}}\n",
+    ),
+    Rule(
         "limit-of-nothing",
         "error",
         "a limit without a number",

@@ -29,7 +29,14 @@ def check_tasks(root: Node) -> Iterator[Problem]:
 
 def check(root: Node, config: Config) -> Iterator[Problem]:
     """Each value of an outbox that cannot be used, or does not do what it seems to do."""
+    tables: dict[tuple[str | None, ...], str] = {}
     for name, outbox in config.outboxes.items():
+        other = tables.setdefault((outbox.url, outbox.url_file, outbox.schema, outbox.table), name)
+        if other != name:
+            message = f"outboxes '{other}' and '{name}' have one table, so a row could become two jobs"
+            yield root.names("outboxes")[name].error(
+                "shared-table", message, "remove one of them, or name another table"
+            )
         if (url := root.get("outboxes", name, "url")) is not None:
             yield from _address(url, outbox, root.names("outboxes", name))
         if outbox.poll == 0:
