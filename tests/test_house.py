@@ -43,6 +43,7 @@ FLOORS = [
     {"worker", "schedule", "supervise", "tasks"},  # processes: they meet in the snapshot, Redis and sockets
     {"inspecting"},  # what people ask, without I/O: cli, top and web render it
     {"monitoring"},  # what is asked and rendered for people and programs that watch
+    {"carrier"},  # what the programs of sinks and outboxes share
     {"web", "sinks", "outbox"},
     {"starters"},
     {"cli"},

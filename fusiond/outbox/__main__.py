@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
-from fusiond import logs
-from fusiond.config.accepted.snapshot import read_snapshot
+from fusiond.carrier import Carrier, run_carrier
 from fusiond.errors import FusionError
 from fusiond.installed import not_installed
-from fusiond.program import Link, parser_of, run_program
 
 
-def main(link: Link) -> int:
-    """Hand over rows until told to end; returns the exit status. Raises FusionError."""
-    parser = parser_of("fusiond.outbox")
-    parser.add_argument("--outbox", required=True)
-    arguments = parser.parse_args()
-    snapshot = read_snapshot(arguments.snapshot)
-    logs.setup(snapshot.config.logging, link.name or f"outbox:{arguments.outbox}", link.tail)
+def _relay() -> type[Carrier]:
+    """Raises FusionError where a package is missing."""
     if missing := not_installed("outbox"):
         remedy = "pip install 'fusiond[outbox]', or remove `outboxes`"
         raise FusionError(f"outboxes: {missing[0]} is not installed; {remedy}")
-    from fusiond.outbox.relay import run
+    from fusiond.outbox.relay import Relay
 
-    asyncio.run(run(snapshot, arguments.outbox, link, arguments.runtime))
-    return 0
+    return Relay
 
 
 def entry_point() -> int:
     """The program; returns the exit status."""
-    return run_program(main)
+    return run_carrier("outbox", _relay)
 
 
 if __name__ == "__main__":

@@ -19,17 +19,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fusiond import logs
-from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.redis.connection import connect_async
-from fusiond.broker.redis.outage import Outage, pause, retrying
-from fusiond.broker.verbs import Verbs
-from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.broker.redis.outage import pause, retrying
+from fusiond.carrier import HOLD, LEASE_MS, STAND_BY, Carrier
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
-from fusiond.errors import BrokerError, ConfigError, FusionError
-from fusiond.identity import daemon_id
-from fusiond.link_messages import Apply, Command
+from fusiond.errors import BrokerError, FusionError
 from fusiond.outbox.listener import Listener
 from fusiond.outbox.row_carrier import RowCarrier, Ways
 from fusiond.outbox.row_jobs import RowJobs
@@ -40,10 +36,8 @@ from fusiond.program import Link, wait_until_set
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: ms for which a daemon hands over without saying so again
-LEASE_MS = 15_000
-#: s; after which it says so again; after which the others ask; between two counts of the rows
-_HOLD, _STAND_BY, _COUNT = 4.0, 5.0, 10.0
+#: s between two counts of the rows
+_COUNT = 10.0
 #: s; the longest pause behind a failure of the database; between two looks for old receipts
 _LONGEST, _PRUNE = 15.0, 3600.0
 #: s from one look for rows to the next, where the database tells of them
@@ -52,30 +46,18 @@ _LISTENING = 3.0
 _SLOW = 60.0
 
 
-async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
-    """Hand over until told to end. Raises FusionError: it cannot begin."""
-    relay = Relay(snapshot, name, link, runtime)
-    link.end_by(relay.end, relay.on_command)
-    link.say({"is": "ready"})
-    await relay.serve()
-
-
-class Relay:
+class Relay(Carrier):
     """One outbox of this daemon."""
 
     def __init__(self, snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
+        super().__init__(snapshot, name, link, runtime)
         settings = snapshot.config.broker
-        self._name, self._link, self._token = name, link, daemon_id(snapshot.path.parent)
-        self._verbs, self._cluster = Verbs(settings.namespace), "+cluster:" in settings.url
-        self._connection, self._slow_connection = (connect_async(settings, runtime) for _ in range(2))
-        self._outage = Outage(connect_async(settings, runtime), self._verbs.keys)
+        self._cluster = "+cluster:" in settings.url
+        self._slow_connection = connect_async(settings, runtime)
         self._maker = JobMaker(self._verbs)
-        self._changed, self._ending = asyncio.Event(), False
         self._ways = Ways(
             self._verbs, self._connection, self._slow_connection, self._in_table, self._note_refused, self._changed
         )
-        #: a configuration that holds from the next round on
-        self._next_config: Config | None = None
         self._state = OutboxState(host=os.uname().nodename)
         self._holds = False
         #: monotonic s
@@ -94,30 +76,8 @@ class Relay:
         self._listener: Listener | None = None
         self._carrier: RowCarrier | None = None
 
-    def end(self) -> None:
-        """Have `serve` return."""
-        self._ending = True
-        self._changed.set()
-
-    def on_command(self, command: Command) -> None:
-        """Handle a command of the supervisor."""
-        if command["do"] == "drain":
-            self.end()
-        elif command["do"] == "apply":
-            self._apply(command)
-
-    def _apply(self, command: Apply) -> None:
-        try:
-            config = read_snapshot(command["snapshot"]).config
-        except ConfigError as error:
-            log.error("%s", error)
-            return
-        logs.set_level(config.logging.level)
-        # A file without this outbox comes when its program is told to end.
-        if self._name in config.outboxes:
-            self._next_config = config
-            self._changed.set()
-        self._link.say({"is": "applied", "generation": command["generation"]})
+    def _is_in(self, config: Config) -> bool:
+        return self._name in config.outboxes
 
     async def serve(self) -> None:
         """Hand over until `end`."""
@@ -146,12 +106,12 @@ class Relay:
             await self._disconnect()
             config, self._next_config = self._next_config, None
             self._use(config)
-        if not self._holds or time.monotonic() - self._held_at >= _HOLD:
+        if not self._holds or time.monotonic() - self._held_at >= HOLD:
             await self._hold(LEASE_MS)
         if not self._holds:
             await self._disconnect()
             self._retries = True
-            await wait_until_set(self._changed, _STAND_BY)
+            await wait_until_set(self._changed, STAND_BY)
             return
         carrier = self._carrier or await self._connect()
         if self._outbox.wake == "notify" and (self._listener is None or self._listener.is_lost):
@@ -204,7 +164,7 @@ class Relay:
         began = time.monotonic()
         running = asyncio.ensure_future(asyncio.to_thread(partial(method, *arguments, **named)))
         is_slow = False
-        while not (await asyncio.wait([running], timeout=_HOLD))[0]:
+        while not (await asyncio.wait([running], timeout=HOLD))[0]:
             if not is_slow and time.monotonic() - began >= _SLOW:
                 is_slow = True
                 await self._note_failure(f"the database has not answered for {_SLOW:g} s")
@@ -251,9 +211,8 @@ class Relay:
 
     async def _tell(self, event: str, message: str) -> None:
         """An event, and the state, if Redis is there."""
-        words = [("o", self._name), *([("m", message[:1000])] if message else [])]
         try:
-            await self._connection.run(self._verbs.record_event(DAEMONS, event, words=words))
+            await self._record(event, message)
             if self._holds:
                 await self._hold(LEASE_MS)
         except BrokerError as error:

@@ -10,18 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fusiond import logs
 from fusiond.broker.event_reading import Cursors, Wanted
 from fusiond.broker.event_records import DAEMONS, Event
 from fusiond.broker.hosts.host_records import NO_CATALOGUE
-from fusiond.broker.redis.connection import connect_async
-from fusiond.broker.redis.outage import Outage, retrying
-from fusiond.broker.verbs import Verbs
-from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
+from fusiond.broker.redis.outage import retrying
+from fusiond.carrier import HOLD, LEASE_MS, STAND_BY, Carrier
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
-from fusiond.errors import BrokerError, ConfigError, FusionError
-from fusiond.identity import daemon_id
-from fusiond.link_messages import Apply, Command
+from fusiond.errors import BrokerError, FusionError
 from fusiond.masking import Secret, masked_event, without_url
 from fusiond.owners import with_owner
 from fusiond.program import Link, wait_until_set
@@ -30,10 +26,6 @@ from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
 
 log = logging.getLogger(__name__)
 
-#: ms for which a daemon delivers without saying so again
-LEASE_MS = 15_000
-#: s; after which it says so again; after which the others ask
-_HOLD, _STAND_BY = 4.0, 5.0
 #: s; from one look to the next where nothing has come; until the list of queues is read again
 _IDLE, _LIST = 0.5, 10.0
 #: streams that are read at once: what is in memory is bounded
@@ -46,26 +38,11 @@ _TOLD = 3
 _SLOW = 60.0
 
 
-async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
-    """Deliver until told to end. Raises FusionError: it cannot begin."""
-    delivery = Delivery(snapshot, name, link, runtime)
-    link.end_by(delivery.end, delivery.on_command)
-    link.say({"is": "ready"})
-    await delivery.serve()
-
-
-class Delivery:
+class Delivery(Carrier):
     """One sink of this daemon."""
 
     def __init__(self, snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
-        settings = snapshot.config.broker
-        self._name, self._link, self._token = name, link, daemon_id(snapshot.path.parent)
-        self._verbs = Verbs(settings.namespace)
-        self._connection = connect_async(settings, runtime)
-        self._outage = Outage(connect_async(settings, runtime), self._verbs.keys)
-        self._changed, self._ending = asyncio.Event(), False
-        #: a configuration that holds from the next batch on
-        self._next_config: Config | None = None
+        super().__init__(snapshot, name, link, runtime)
         #: how far the streams are read; None: another daemon delivers, as far as is known
         self._cursors: Cursors | None = None
         self._streams: list[str] = []
@@ -93,30 +70,8 @@ class Delivery:
         self._owners = config.owners
         self._tags = {name: task.log_tag for name, task in config.tasks.items() if task.log_tag}
 
-    def end(self) -> None:
-        """Have `serve` return."""
-        self._ending = True
-        self._changed.set()
-
-    def on_command(self, command: Command) -> None:
-        """Handle a command of the supervisor."""
-        if command["do"] == "drain":
-            self.end()
-        elif command["do"] == "apply":
-            self._apply(command)
-
-    def _apply(self, command: Apply) -> None:
-        try:
-            config = read_snapshot(command["snapshot"]).config
-        except ConfigError as error:
-            log.error("%s", error)
-            return
-        logs.set_level(config.logging.level)
-        # A file without this sink comes when its program is told to end.
-        if config.events is not None and self._name in config.events.sinks:
-            self._next_config = config
-            self._changed.set()
-        self._link.say({"is": "applied", "generation": command["generation"]})
+    def _is_in(self, config: Config) -> bool:
+        return config.events is not None and self._name in config.events.sinks
 
     async def serve(self) -> None:
         """Deliver until `end`."""
@@ -147,10 +102,10 @@ class Delivery:
 
     async def _round(self) -> None:
         """Deliver what has come. Raises BrokerError."""
-        if self._cursors is None or time.monotonic() - self._held_at >= _HOLD:
+        if self._cursors is None or time.monotonic() - self._held_at >= HOLD:
             await self._hold(LEASE_MS)
         if self._cursors is None:
-            await wait_until_set(self._changed, _STAND_BY)
+            await wait_until_set(self._changed, STAND_BY)
             return
         if time.monotonic() - self._listed_at >= _LIST:
             await self._list()
@@ -259,17 +214,17 @@ class Delivery:
         """Some events are done: the next pause is the first one again. Raises BrokerError."""
         if is_slow or self._failures >= _TOLD:
             log.info("it delivers again")
-            await self._tell("sink.delivers", "")
+            await self._record("sink.delivers", "")
         self._failures, self._failing = 0, ""
 
     async def _keep_lease(self, trying: asyncio.Task[None]) -> bool:
         """Until that has ended; whether it took so long that this was told. Raises BrokerError."""
         since, is_slow = time.monotonic(), False
-        while not (await asyncio.wait([trying], timeout=_HOLD))[0]:
+        while not (await asyncio.wait([trying], timeout=HOLD))[0]:
             if not is_slow and time.monotonic() - since >= _SLOW:
                 is_slow, self._failing = True, f"no whole answer for {_SLOW:g} s"
                 log.warning("not delivered: %s", self._failing)
-                await self._tell("sink.fails", self._failing)
+                await self._record("sink.fails", self._failing)
             await self._hold(LEASE_MS)
         return is_slow
 
@@ -290,18 +245,14 @@ class Delivery:
         if self._failures in (1, _TOLD):
             log.warning("not delivered: %s; tried again", error)
         if self._failures == _TOLD:
-            await self._tell("sink.fails", str(error))
+            await self._record("sink.fails", str(error))
         if self._cursors is not None:
             await self._hold(LEASE_MS)
         until = time.monotonic() + pause
         while self._cursors is not None and not self._changed.is_set() and (left := until - time.monotonic()) > 0:
-            await wait_until_set(self._changed, min(left, _HOLD))
-            if time.monotonic() - self._held_at >= _HOLD:
+            await wait_until_set(self._changed, min(left, HOLD))
+            if time.monotonic() - self._held_at >= HOLD:
                 await self._hold(LEASE_MS)
-
-    async def _tell(self, event: str, message: str) -> None:
-        words = [("o", self._name), *([("m", message[:1000])] if message else [])]
-        await self._connection.run(self._verbs.record_event(DAEMONS, event, words=words))
 
     def _follow(self) -> None:
         """Take over the newest configuration."""

@@ -136,7 +136,7 @@ def test_how_far_it_is_behind_is_known(station):
 
 def test_an_answer_that_never_ends_is_told(station, monkeypatch):
     """As failures are, though no time limit is reached: a server may send a byte now and then."""
-    monkeypatch.setattr(module, "_HOLD", 0.01)
+    monkeypatch.setattr(module, "HOLD", 0.01)
     monkeypatch.setattr(module, "_SLOW", 0.02)
     gate, deliver = threading.Event(), station.outlet.deliver
 
@@ -156,7 +156,7 @@ def test_an_answer_that_never_ends_is_told(station, monkeypatch):
 
 def test_a_batch_is_not_sent_again_while_it_is_being_sent(station, monkeypatch):
     """Redis does not answer for a moment while an outlet waits: an outlet does one thing at a time."""
-    monkeypatch.setattr(module, "_HOLD", 0.01)
+    monkeypatch.setattr(module, "HOLD", 0.01)
     gate, deliver, hold, inside, most = threading.Event(), station.outlet.deliver, Delivery._hold, [], []
     failures = [BrokerUnavailable("it is away")]
 
