@@ -207,14 +207,14 @@ def _matching(session: broker.Session, options: arguments.Options, statuses: Seq
 
 
 def _tell_dry(session: broker.Session, options: arguments.Options, act: JobChange, names: list[str]) -> int:
-    from fusiond.cli.job import record
+    from fusiond.cli.job.record import HEADINGS, row
     from fusiond.masking import masked_job
 
     shown = [name.partition("/") for name in names[:_SHOWN]]
     found = session.run_all([session.verbs.job(queue, id_) for queue, _, id_ in shown])
     secret, now = session.secret(), time.time() * 1000
-    rows = [record.row(masked_job(job, secret), now) for job in found if job]
+    rows = [row(masked_job(job, secret), now) for job in found if job]
     more = f"\n… and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    listed = f"\n{table(record.HEADINGS, rows, right='attempts')}" if rows else ""
+    listed = f"\n{table(HEADINGS, rows, right='attempts')}" if rows else ""
     arguments.answer(options, names, lambda: f"would {act.verb} {count(len(names), 'job')}{listed}{more}")
     return OK
