@@ -157,6 +157,10 @@ class Daemon:
         """Seconds of CPU by kind of process: `dispatcher`, `children`, `other`."""
         return processes.cpu_by_kind(self._process.pid)
 
+    def cpu_of(self, name: str) -> float:
+        """Seconds of CPU of one of its programs, such as `outbox:shop`."""
+        return processes.cpu_of(self._process.pid, name)
+
     def group_memory(self, name: str) -> int:
         """Bytes of PSS of the group's dispatcher, its fork server and its children."""
         return processes.group_memory(self._process.pid, f"fusion:{name}")

@@ -46,6 +46,11 @@ def cpu_by_kind(root: int) -> dict[str, float]:
     return seconds
 
 
+def cpu_of(root: int, name: str) -> float:
+    """Seconds of CPU so far of the processes of this name under `root`, at most 15 characters of it."""
+    return sum(_cpu(pid) for pid in tree(root) if _read(Path(f"/proc/{pid}/comm")).strip() == name)
+
+
 def group_memory(root: int, word: str) -> int:
     """Bytes of the processes under `root` whose command line has this word, and of the parent of the first of them."""
     found = [pid for pid in tree(root) if word in _read(Path(f"/proc/{pid}/cmdline")).split("\0")]
