@@ -120,16 +120,18 @@ def _tell_ticks(entries: list[CronEntry], now: float, options: arguments.Options
         )
     found.sort(key=lambda tick: (tick[0], tick[1].name))
     document, rows = [], []
+    # Seconds that no tick has would cut the zone off.
+    clock = "%H:%M:%S" if any(at // 1000 % 60 for at, _, _ in found) else "%H:%M"
     for at, each, times in found:
         here = datetime.fromtimestamp(at / 1000, UTC).astimezone()
         there = here.astimezone(ZoneInfo(each.timezone))
         known = {"at": at, "local": here.isoformat(), "in_its_zone": there.isoformat(), "times": times}
         document.append(known | {"name": each.name, "task": each.work})
-        zone = "" if each.every or here.utcoffset() == there.utcoffset() else f"{there:%a %H:%M:%S} {each.timezone}"
+        zone = "" if each.every or here.utcoffset() == there.utcoffset() else f"{there:%a {clock}} {each.timezone}"
         how_often = each.schedule or f"every {written(each.every or 0)}"
         least = "" if each.every or times < MOST_COUNTED else " or more"
         often = "" if times == 1 else f"and on, {times:,} times{least}: {how_often}"
-        rows.append((f"{here:%a %Y-%m-%d %H:%M:%S %Z}", zone, each.name, each.work, often))
+        rows.append((f"{here:%a %Y-%m-%d {clock} %Z}", zone, each.name, each.work, often))
     arguments.answer(options, document, lambda: table(("TICK", "IN ITS ZONE", "ENTRY", "TASK", ""), rows))
 
 
