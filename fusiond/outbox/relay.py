@@ -29,6 +29,7 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
+from fusiond.inspecting.outbox_states import outbox_sentences
 from fusiond.link_messages import Apply, Command
 from fusiond.outbox.listener import Listener
 from fusiond.outbox.row_carrier import RowCarrier, Ways
@@ -48,6 +49,8 @@ _HOLD, _STAND_BY, _COUNT = 4.0, 5.0, 10.0
 _LONGEST, _PRUNE = 15.0, 3600.0
 #: s without an answer of the database that are told
 _SLOW = 60.0
+#: characters of a warning
+_MOST_WORDS = 4000
 
 
 async def run(snapshot: Snapshot, name: str, link: Link, runtime: Path) -> None:
@@ -76,6 +79,8 @@ class Relay:
         self._next_config: Config | None = None
         self._state = OutboxState(host=os.uname().nodename)
         self._holds = False
+        #: what the supervisor was told is wrong; None: nothing yet
+        self._warned: str | None = None
         #: monotonic s
         self._held_at = self._counted_at = self._pruned_at = float("-inf")
         self._use(snapshot.config)
@@ -157,7 +162,17 @@ class Relay:
         if time.monotonic() - self._counted_at >= _COUNT:
             await self._count(carrier)
         if not await carrier.carry():
-            await wait_until_set(self._changed, carrier.pause())
+            await self._rest(carrier)
+
+    async def _rest(self, carrier: RowCarrier) -> None:
+        """Until there may be something to do. Meanwhile the lease is kept, and it is seen whether rows still wait."""
+        ends = time.monotonic() + carrier.pause()
+        while self._holds and not self._changed.is_set() and (left := ends - time.monotonic()) > 0:
+            await wait_until_set(self._changed, min(left, _HOLD))
+            if time.monotonic() - self._held_at >= _HOLD:
+                await self._hold(LEASE_MS)
+            if self._state.waiting and time.monotonic() - self._counted_at >= _COUNT:
+                await self._count(carrier)
 
     async def _connect(self) -> RowCarrier:
         """Begin with what is in the table."""
@@ -195,6 +210,15 @@ class Relay:
         state = self._state._replace(at=time.time())
         self._holds = await self._connection.run(self._verbs.hold_outbox(self._name, self._token, ms, state))
         self._held_at = time.monotonic()
+        self._warn(state)
+
+    def _warn(self, state: OutboxState) -> None:
+        """Have `fusiond health` say what is wrong; a daemon that stands by says nothing."""
+        found = outbox_sentences(self._name, state, state.at, "{:.0f} s".format) if self._holds else ()
+        reason = "\n".join(found)[:_MOST_WORDS]
+        if reason != self._warned:
+            self._warned = reason
+            self._link.say({"is": "warning", "reason": reason})
 
     async def _in_table(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a method of the table in a thread, and keep the lease meanwhile. Raises OutboxError, BrokerError."""
