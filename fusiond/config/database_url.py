@@ -1,5 +1,6 @@
 """The address of an outbox's database, read without SQLAlchemy, which the daemon never loads."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -28,6 +29,8 @@ class DatabaseUrl:
 
 def parse_database_url(text: str) -> DatabaseUrl:
     """The parts of an address. Raises BadUrl, which quotes nothing that may hold a password."""
+    if re.search(r"[\0-\x1f]", unquote(text)):
+        raise BadUrl("the URL has a line end or another control character", "write it on one line")
     scheme, separator, rest = text.partition("://")
     if not separator:
         raise BadUrl("the URL has no scheme", _EXAMPLES)
@@ -42,7 +45,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
         _ = parts.port
     except ValueError:  # what stands behind a colon is no port, or a bracket is not closed
         raise BadUrl("the URL's host or port cannot be read", _ESCAPES) from None
-    if "@" in parts.path or "@" in parts.query or parts.fragment:
+    if "@" in parts.path or "@" in parts.query or parts.fragment or parts.netloc.count("@") > 1:
         raise BadUrl("the URL has a character that must be escaped", _ESCAPES)
     users = [unquote(parts.username or ""), *parse_qs(parts.query).get("user", ())]
     return DatabaseUrl(f"{_POSTGRESQL[0]}://{rest}", is_postgresql=True, user=users[-1])

@@ -26,6 +26,7 @@ from fusiond.carrier import HOLD, LEASE_MS, STAND_BY, Carrier
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, FusionError
+from fusiond.inspecting.outbox_states import outbox_sentences
 from fusiond.outbox.listener import Listener
 from fusiond.outbox.row_carrier import RowCarrier, Ways
 from fusiond.outbox.row_jobs import RowJobs
@@ -41,9 +42,11 @@ _COUNT = 10.0
 #: s; the longest pause behind a failure of the database; between two looks for old receipts
 _LONGEST, _PRUNE = 15.0, 3600.0
 #: s from one look for rows to the next, where the database tells of them
-_LISTENING = 3.0
+_LISTENING = 10.0
 #: s without an answer of the database that are told
 _SLOW = 60.0
+#: characters of a warning
+_MOST_WORDS = 4000
 
 
 class Relay(Carrier):
@@ -60,6 +63,8 @@ class Relay(Carrier):
         )
         self._state = OutboxState(host=os.uname().nodename)
         self._holds = False
+        #: what the supervisor was told is wrong; None: nothing yet
+        self._warned: str | None = None
         #: monotonic s
         self._held_at = self._counted_at = self._pruned_at = float("-inf")
         self._use(snapshot.config)
@@ -119,8 +124,18 @@ class Relay(Carrier):
         if time.monotonic() - self._counted_at >= _COUNT:
             await self._count(carrier)
         if not await carrier.carry():
-            poll = self._outbox.poll if self._listener is None else max(self._outbox.poll, _LISTENING)
-            await wait_until_set(self._changed, carrier.pause(poll))
+            await self._rest(carrier)
+
+    async def _rest(self, carrier: RowCarrier) -> None:
+        """Until there may be something to do. Meanwhile the lease is kept, and it is seen whether rows still wait."""
+        poll = self._outbox.poll if self._listener is None else max(self._outbox.poll, _LISTENING)
+        ends = time.monotonic() + carrier.pause(poll)
+        while self._holds and not self._changed.is_set() and (left := ends - time.monotonic()) > 0:
+            await wait_until_set(self._changed, min(left, HOLD))
+            if time.monotonic() - self._held_at >= HOLD:
+                await self._hold(LEASE_MS)
+            if self._state.waiting and time.monotonic() - self._counted_at >= _COUNT:
+                await self._count(carrier)
 
     async def _connect(self) -> RowCarrier:
         """Begin with what is in the table."""
@@ -158,6 +173,15 @@ class Relay(Carrier):
         state = self._state._replace(at=time.time())
         self._holds = await self._connection.run(self._verbs.hold_outbox(self._name, self._token, ms, state))
         self._held_at = time.monotonic()
+        self._warn(state)
+
+    def _warn(self, state: OutboxState) -> None:
+        """Have `fusiond health` say what is wrong; a daemon that stands by says nothing."""
+        found = outbox_sentences(self._name, state, state.at, "{:.0f} s".format) if self._holds else ()
+        reason = "\n".join(found)[:_MOST_WORDS]
+        if reason != self._warned:
+            self._warned = reason
+            self._link.say({"is": "warning", "reason": reason})
 
     async def _in_table(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a method of the table in a thread, and keep the lease meanwhile. Raises OutboxError, BrokerError."""

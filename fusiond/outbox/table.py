@@ -250,7 +250,9 @@ def told(where: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        said = " ".join(str(cause).split()) or type(cause).__name__
+        # PostgreSQL quotes the statement in lines of its own.
+        lines = str(cause).partition("\nLINE ")[0].splitlines()
+        said = "; ".join(filter(None, map(str.strip, lines))) or type(cause).__name__
         if getattr(cause, "sqlstate", "") in ("42P01", "42703") or "no such table" in said or "no such column" in said:
             raise NoTableError(f"{where}: {said}; `fusiond outbox init` prints what makes the tables") from None
         raise OutboxError(f"{where}: {said}") from None

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.outbox_verbs import OutboxState, RefusedRow
 from fusiond.broker.records import NewJob
 from fusiond.cli.status.report import program_notes
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
@@ -221,6 +222,43 @@ def test_a_sink_that_is_behind_is_named_with_the_reason(desk, status):
     assert "sink 'audit'" not in status().out
     desk.run(desk.verbs.end_daemon("other", file))
     assert "fusiond_sink_failing" not in samples(status("--metrics").out)
+
+
+def test_an_outbox_that_is_stuck_or_has_refused_rows_is_named(desk, status):
+    """As long as a living daemon's file has it; what its rows are is in the JSON, and in the metrics."""
+
+    def publish():
+        """A daemon counts as living for 30 s, and the commands below may take as long."""
+        more = {"priorities": {}, "queues": [], "digests": {"outboxes": {"shop": "abc"}}}
+        return desk.run(desk.verbs.publish_catalogue("other", "h2", {}, **more))
+
+    def sentences(**said):
+        state = OutboxState(host="box", at=time.time())._replace(**said)
+        assert desk.run(desk.verbs.hold_outbox("shop", "token", 60_000, state))
+        publish()
+        return [line for line in status().out.splitlines() if line.startswith("outbox ")]
+
+    assert status("--json").json["outboxes"] == {}
+    publish()
+    assert "outbox 'shop': no daemon has handed over rows yet; is the program outbox:shop running?" in status().out
+    assert sentences(waiting=9, oldest=29.0) == []
+    assert sentences(waiting=9, oldest=90.0) == ["outbox 'shop': the oldest of 9 rows waits for 1m 30s"]
+    [silent] = sentences(at=time.time() - 3600)
+    assert re.fullmatch(
+        r"outbox 'shop': no daemon has handed over rows for .*; is the program outbox:shop running\?", silent
+    )
+    rows = (RefusedRow("a", "send", "because\x1b[31m", 7.0),)
+    fails, refuses = sentences(failing="the \x1b[31mdisk is full", refused=2, rows=rows)
+    assert fails == "outbox 'shop' cannot hand over rows: the  [31mdisk is full"
+    assert refuses == "outbox 'shop' has refused 2 rows: fusiond outbox list shop"
+    seen = status("--json").json["outboxes"]["shop"]
+    assert (seen["refused"], seen["host"]) == (2, "box")
+    assert seen["rows"] == [{"id": "a", "task": "send", "because": "because\x1b[31m", "at": 7.0}]
+    file = publish()
+    metrics = samples(status("--metrics").out)
+    assert (metrics["fusiond_outbox_refused"], metrics["fusiond_outbox_failing"]) == ({("shop",): 2}, {("shop",): 1})
+    desk.run(desk.verbs.end_daemon("other", file))
+    assert "fusiond_outbox_refused" not in samples(status("--metrics").out)
 
 
 def test_a_drained_host_is_no_reason_to_call_a_queue_unserved(desk, status):

@@ -62,6 +62,8 @@ FIRES = {
     ),
     "FusiondHostsDiffer": ({f'fusiond_config_daemons{{generation="1", hash="{text}"}}': "1x60" for text in "ab"}, {}),
     "FusiondSinkLate": ({'fusiond_sink_delay_seconds{sink="audit"}': "601x60"}, {"sink": "audit"}),
+    "FusiondOutboxStuck": ({'fusiond_outbox_oldest_seconds{outbox="shop"}': "61x60"}, {"outbox": "shop"}),
+    "FusiondOutboxRefuses": ({'fusiond_outbox_refused{outbox="shop"}': "1x60"}, {"outbox": "shop"}),
     "FusiondJobsWait": ({'fusiond_queue_oldest_wait_seconds{queue="q"}': "601x60"}, {"queue": "q"}),
     "FusiondQueueSlow": (
         {
@@ -94,6 +96,11 @@ QUIET = {
     'fusiond_config_daemons{generation="3", hash="a"}': "5x60",
     'fusiond_queue_oldest_wait_seconds{queue="q"}': "599x60",
     'fusiond_sink_delay_seconds{sink="audit"}': "599x60",
+    'fusiond_outbox_waiting{outbox="shop"}': "9x60",
+    'fusiond_outbox_oldest_seconds{outbox="shop"}': "59x60",
+    'fusiond_outbox_failing{outbox="shop"}': "0x60",
+    'fusiond_outbox_refused{outbox="shop"}': "0x60",
+    'fusiond_outbox_last_report_timestamp_seconds{outbox="shop"}': "0+60x60",
     **{f'fusiond_job_wait_seconds_bucket{{queue="q", task="t", le="{le}"}}': "0+10x60" for le in ("60", "300", "+Inf")},
     'fusiond_job_outcomes_total{queue="q", task="t", outcome="failed"}': "0+4x60",
     'fusiond_job_outcomes_total{queue="q", task="t", outcome="finished"}': "0+100x60",
@@ -118,6 +125,10 @@ UP, DAEMON, READY, REDIS, DRAINED = (
 )
 UNSERVED, DRAINED_QUEUE = (
     f'{name}{{{_HERE}, queue="q"}}' for name in ("fusiond_queue_unserved_jobs", "fusiond_drained_queue")
+)
+OUTBOX_FAILS, OUTBOX_SAID = (
+    f'{name}{{{_HERE}, outbox="shop"}}'
+    for name in ("fusiond_outbox_failing", "fusiond_outbox_last_report_timestamp_seconds")
 )
 #: what happens to a host → its series, and the alerts that fire half an hour later, and no others
 SITUATIONS = {
@@ -148,6 +159,14 @@ SITUATIONS = {
             DRAINED_QUEUE.replace('"q"', '"other"'): "_x5 1x60",
         },
         {"FusiondJobsUnserved"},
+    ),
+    "the database of an outbox is away": (
+        {UP: "1x60", DAEMON: "1x60", OUTBOX_FAILS: "0x5 1x60"},
+        {"FusiondOutboxStuck"},
+    ),
+    "no daemon serves an outbox any more": (
+        {UP: "1x60", DAEMON: "1x60", OUTBOX_SAID: "0+60x5 300x60"},
+        {"FusiondOutboxStuck"},
     ),
 }
 
@@ -180,7 +199,7 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should(tmp_path):
     tests = [case(series, {alert: labels}, hours=SLOW.get(alert, 0)) for alert, (series, labels) in FIRES.items()]
     tests.append(case(QUIET, {}, FIRES))
     here = {"job": "fusiond", "instance": "a"}
-    labels = {"FusiondAbsent": {}, "FusiondJobsUnserved": {"queue": "q"}}
+    labels = {"FusiondAbsent": {}, "FusiondJobsUnserved": {"queue": "q"}, "FusiondOutboxStuck": {"outbox": "shop"}}
     for series, firing in SITUATIONS.values():
         tests.append(case(series, {alert: labels.get(alert, here) for alert in firing}, FIRES))
     file = tmp_path / "tests.yml"

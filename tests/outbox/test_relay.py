@@ -13,7 +13,7 @@ from fusiond.config.model import Task
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.job import JobStatus
-from fusiond.outbox import row_carrier
+from fusiond.outbox import relay, row_carrier
 from fusiond.outbox.migrations import migration
 from tests.support.running import until
 
@@ -221,6 +221,19 @@ def test_one_of_two_daemons_hands_over(station):
     assert second.relay._holds
 
 
+def test_a_relay_that_rarely_looks_keeps_its_lease(station, allow, monkeypatch):
+    """And says of its rows what is so, however long `poll` is."""
+    monkeypatch.setattr(relay, "_HOLD", 0.05)
+    monkeypatch.setattr(relay, "_COUNT", 0.1)
+    allow(poll=600.0)
+    station.insert(id="a")
+    station.relay()
+    until(lambda: station.queued() == ["a"] and not station.rows())
+    until(lambda: not station.state().waiting)
+    at = station.state().at
+    until(lambda: station.state().at > at + 0.5)
+
+
 def test_a_database_that_is_away_delays_rows(station, tmp_path, allow):
     """It is told once, and that it works again; nothing else depends on it."""
     url, path = station.outbox.url, tmp_path / "url"
@@ -242,7 +255,8 @@ def test_a_table_that_is_not_there_is_named(station):
     station.execute("DROP TABLE fusion_outbox")
     station.relay()
     until(lambda: (state := station.state()) and "`fusiond outbox init` prints" in state.failing)
-    assert "fusion_outbox" in station.state().failing
+    said = station.state().failing
+    assert ("fusion_outbox" in said, "LINE" in said) == (True, False)
 
 
 def test_a_database_that_takes_no_write_is_told(station):

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.keys import LAYOUT
 from fusiond.client import Client
 from fusiond.errors import BrokerUnfit
 from tests.support.fusiond_command import fusiond_here
@@ -62,9 +63,12 @@ CALLS = (
 
 def test_a_newer_layout_is_refused_by_daemon_client_and_commands(redis_server, tmp_path):
     """With the remedy, before anything is written or shown."""
-    sentence = "holds layout 5 under 'fusion', this fusiond knows 4; upgrade fusiond or use another namespace"
+    sentence = (
+        f"holds layout {LAYOUT + 1} under 'fusion', this fusiond knows {LAYOUT}; "
+        "upgrade fusiond or use another namespace"
+    )
     with redis_server.connect() as connection:
-        connection.run(plain(as_is, "HSET", "fusion:meta", "layout", 5))
+        connection.run(plain(as_is, "HSET", "fusion:meta", "layout", LAYOUT + 1))
         with Client(redis_server.url) as client, pytest.raises(BrokerUnfit, match=sentence):
             client.enqueue("echo")
         for call in CALLS:

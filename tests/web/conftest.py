@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from fusiond.config import model
-from fusiond.config.model import CronEntry, Flow, Queue, Task, WorkerGroup
+from fusiond.config.model import CronEntry, Flow, Outbox, Queue, Task, WorkerGroup
 from fusiond.config.model.flow_steps import FlowStep
 from fusiond.web import backend, site
 from tests.support.dashboard import Dashboard
@@ -17,6 +17,7 @@ CONFIG = {
     "flows": {
         "etl": Flow("etl", {"extract": FlowStep("send"), "load": FlowStep("report", after=("extract",))}, "reports")
     },
+    "outboxes": {"shop": Outbox(("send",), "sqlite:////srv/shop.db")},
     "workers": {"main": WorkerGroup("main", {"default": 1, "reports": 1})},
 }
 

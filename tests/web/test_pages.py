@@ -10,6 +10,7 @@ import pytest
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
+from fusiond.broker.outbox_verbs import OutboxState, RefusedRow
 from fusiond.broker.records import NewJob
 from fusiond.config.accepted import history, snapshot
 from fusiond.flows.run_control import deliver_effects
@@ -203,6 +204,25 @@ def test_locks_are_shown_and_released(dashboard, desk):
     assert dashboard.post("/api/v1/limits/reports/release", {"lock": lock["name"]}).status == 200
     assert dashboard.post("/api/v1/limits/reports/release", {"lock": lock["name"]}).status == 409
     assert dashboard.get("/api/v1/limits?queue=reports").json["locks"] == []
+
+
+def test_outboxes_are_shown_with_the_rows_that_were_refused(dashboard, desk):
+    """Of all living daemons' files; what is wrong is on the overview, too."""
+    digests = {"outboxes": {"shop": "abc", "idle": "def"}}
+    desk.run(desk.verbs.publish_catalogue("other", "h2", TASKS, priorities={}, queues=QUEUES, digests=digests))
+    rows = (RefusedRow("<b>7", "send", "args: this is not JSON", 7.5),)
+    state = OutboxState(waiting=3, refused=1, oldest=2.0, rows=rows, host="box", at=time.time())
+    desk.run(desk.verbs.hold_outbox("shop", "token", 60_000, state))
+    idle, shop = dashboard.get("/api/v1/outboxes").json["outboxes"]
+    assert (idle["name"], idle["at"]) == ("idle", 0)
+    assert idle["notes"] == ["outbox 'idle': no daemon has handed over rows yet; is the program outbox:idle running?"]
+    assert (shop["waiting"], shop["host"], shop["rows"][0]["at"]) == (3, "box", 7500)
+    assert shop["notes"] == ["outbox 'shop' has refused 1 row: fusiond outbox list shop"]
+    page = dashboard.get("/outboxes").text
+    assert "<code>&lt;b&gt;7</code>" in page
+    assert "fusiond outbox retry shop" in page
+    found = dashboard.get("/api/v1/overview").json["attention"]
+    assert {each["sentence"] for each in found if each["link"] == "/outboxes"} == {*idle["notes"], *shop["notes"]}
 
 
 def test_the_history_is_told_as_differences(dashboard, tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.keys import LAYOUT
 from fusiond.broker.records import NewJob
 from fusiond.broker.redis.address import shown
 from fusiond.broker.redis.connection import connect, connect_async
@@ -329,14 +330,19 @@ def test_a_redis_that_evicts_is_refused(connection, run):
 
 @pytest.mark.parametrize(
     ("layout", "remedy"),
-    [(5, "upgrade fusiond"), (3, "no release has written it: delete these keys"), ("x", "upgrade fusiond")],
+    [
+        (LAYOUT + 1, "upgrade fusiond"),
+        (LAYOUT - 1, "no release has written it: delete these keys"),
+        ("x", "upgrade fusiond"),
+    ],
 )
 def test_another_layout_is_refused(connection, run, layout, remedy):
     """With the remedy; another fusiond never writes into it."""
     run(plain(as_is, "HSET", "test:meta", "layout", layout))
 
     with pytest.raises(
-        BrokerUnfit, match=rf"layout {layout} under 'test', this fusiond knows 4; {remedy} or use another namespace"
+        BrokerUnfit,
+        match=rf"layout {layout} under 'test', this fusiond knows {LAYOUT}; {remedy} or use another namespace",
     ):
         connection.check()
 
