@@ -35,8 +35,8 @@ def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) 
     Call the file's `hook` in this process, if the variable is set.
 
     Args:
-        process: its kind: supervisor, redis, scheduler or dispatcher.
-        name: the worker group of a dispatcher.
+        process: its kind: supervisor, redis, scheduler, dispatcher or relay.
+        name: the worker group of a dispatcher, the outbox of a relay.
         find: a module's name within the package → the module; by default, it must be loaded.
 
     Raises:

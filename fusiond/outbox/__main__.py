@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from fusiond import logs
+from fusiond import hook, logs
 from fusiond.config.accepted.snapshot import read_snapshot
 from fusiond.errors import FusionError
 from fusiond.installed import not_installed
@@ -24,6 +24,7 @@ def main(link: Link) -> int:
         raise FusionError(f"outboxes: {missing[0]} is not installed; {remedy}")
     from fusiond.outbox.relay import run
 
+    hook.run("relay", arguments.outbox)
     asyncio.run(run(snapshot, arguments.outbox, link, arguments.runtime))
     return 0
 
