@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fusiond import logs
+from fusiond import hook, logs
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.redis.connection import connect_async
 from fusiond.broker.redis.outage import Outage
@@ -114,6 +114,7 @@ def run_carrier(kind: str, load: Callable[[], type[Carrier]]) -> int:
         snapshot = read_snapshot(given.snapshot)
         logs.setup(snapshot.config.logging, link.name or f"{kind}:{given.name}", link.tail)
         carrier = load()
+        hook.run(kind, given.name)
 
         async def run() -> None:
             await carrier(snapshot, given.name, link, given.runtime).run()

@@ -35,8 +35,8 @@ def run(process: str, name: str = "", find: Callable[[str], Any] | None = None) 
     Call the file's `hook` in this process, if the variable is set.
 
     Args:
-        process: its kind: supervisor, redis, scheduler or dispatcher.
-        name: the worker group of a dispatcher.
+        process: its kind: supervisor, redis, scheduler, dispatcher, sink or outbox.
+        name: the worker group of a dispatcher, of a sink or an outbox its own.
         find: a module's name within the package → the module; by default, it must be loaded.
 
     Raises:

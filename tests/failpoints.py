@@ -32,7 +32,7 @@ from typing import Any, Callable, NamedTuple
 #: what the daemon loads; what is armed, and where each firing is noted
 HOOK = {"FUSIOND_HOOK": __file__}
 VARIABLE, LOG = "FUSIOND_FAILPOINTS", "FUSIOND_FAILPOINTS_LOG"
-SUPERVISOR, REDIS, SCHEDULER = "supervisor", "redis", "scheduler"
+SUPERVISOR, REDIS, SCHEDULER, RELAY = "supervisor", "redis", "scheduler", "outbox"
 DISPATCHER, SERVER, CHILD = "dispatcher", "fork-server", "child"
 #: whether an action takes seconds
 ACTIONS = {"kill": False, "stop": None, "exit": False, "raise": False, "delay": True}
@@ -104,6 +104,16 @@ STEPS = {
     "reload.commit": Step(SUPERVISOR, "supervise.reload.transaction", "Transaction._commit"),
     "reload.apply": Step(SUPERVISOR, "supervise.reload.transaction", "Transaction._apply"),
     "reload.outcome": Step(SUPERVISOR, "supervise.reload.reloads", "Reloads._finish"),
+    # the relay of an outbox
+    "row.hold": Step(RELAY, "outbox.relay", "Relay._hold"),
+    "row.begin": Step(RELAY, "outbox.row_carrier", "RowCarrier.begin"),
+    "row.read": Step(RELAY, "outbox.table", "Table.new_rows"),
+    "row.reread": Step(RELAY, "outbox.table", "Table.queued_rows"),
+    "row.assign": Step(RELAY, "outbox.table", "Table.assign"),
+    "row.store": Step(RELAY, "outbox.hand_over", "HandOver._store"),
+    "row.confirm": Step(RELAY, "outbox.row_carrier", "RowCarrier._confirm"),
+    "row.delete": Step(RELAY, "outbox.table", "Table.delete"),
+    "row.end": Step(RELAY, "outbox.row_carrier", "RowCarrier._end"),
     # the embedded Redis
     "redis.lock": Step(REDIS, "broker.redis.embedded", "lock"),
     "redis.start": Step(REDIS, "broker.redis.embedded", "start"),

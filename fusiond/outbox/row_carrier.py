@@ -207,10 +207,14 @@ class RowCarrier:
             for queue, ids, kept in await self._confirm(group):
                 lost += len(ids) - len(kept)
                 await self._ways.in_table(self._table.delete, kept)
-                await self._ways.slow_connection.run(self._ways.verbs.end_handed(queue, self._name, kept))
+                await self._end(queue, kept)
         self._has_deleted = True
         if lost:
             raise BrokerUnavailable(f"Redis has lost {lost} jobs of rows; they are handed over again")
+
+    async def _end(self, queue: str, ids: list[str]) -> None:
+        """Say that these rows are deleted."""
+        await self._ways.slow_connection.run(self._ways.verbs.end_handed(queue, self._name, ids))
 
     def _confirmed_together(self, parts: list[tuple[str, list[str]]]) -> Iterator[list[tuple[str, list[str]]]]:
         """One wait holds for all that one server was told before."""

@@ -111,6 +111,8 @@ class Server:
         self.path = self.directory / "r.sock"
         self.url, self.port = f"unix://{self.path}", port
         self.clock = Clock(self.directory) if clocked else None
+        #: what its process has more than this one
+        self.environment = self.clock.environment if self.clock else {}
         self.process = None
 
     def start(self, **options):
@@ -129,7 +131,7 @@ class Server:
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 words, cwd=self.directory, stdout=log, stderr=log,
-                env={**os.environ, **(self.clock.environment if self.clock else {})},
+                env={**os.environ, **self.environment},
                 preexec_fn=end_with_parent,  # noqa: PLW1509
             )  # fmt: skip
         until(self._accepts, self.text)

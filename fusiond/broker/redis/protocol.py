@@ -291,19 +291,22 @@ def forgotten(calls: Sequence[Call[Any]], answer: Answer) -> list[int]:
     """
     The places of the Calls that are to be repeated because Redis did not know their script.
 
-    A WAIT behind such a Call is repeated as well: it was answered before the Call was carried out.
+    The next WAIT behind such a Call is repeated as well: it was answered before the Call was carried out.
     """
     lost: list[int] = []
+    since = 0  # the first of the Calls that the next WAIT is about
     if isinstance(answer, BrokerUnavailable):
         return lost
     for i, reply in enumerate(answer):
-        if (_is_no_script(reply) and calls[i].script) or (lost and lost[-1] == i - 1 and confirms(calls[i])):
+        is_wait = confirms(calls[i])
+        if (_is_no_script(reply) and calls[i].script) or (is_wait and lost and lost[-1] >= since):
             lost.append(i)
+        since = i + 1 if is_wait else since
     return lost
 
 
 def confirms(call: Call[Any]) -> bool:
-    """Whether the Call is about the one before it, on the same connection."""
+    """Whether the Call is about those before it, on the same connection."""
     return call.words[0] in ("WAIT", "WAITAOF")
 
 

@@ -153,3 +153,5 @@ def test_what_confirms_a_forgotten_script_is_asked_again_with_it():
     calls = [enqueue, WAIT, get(A), enqueue, WAIT]
     replies = [ReplyError("NOSCRIPT No matching script"), 1, b"", b"stored", 1]
     assert forgotten(calls, replies) == [0, 1]
+    # Another connection may have loaded the script between the two.
+    assert forgotten([enqueue, enqueue, WAIT], [replies[0], b"stored", 1]) == [0, 2]
