@@ -223,7 +223,7 @@ def test_one_of_two_daemons_hands_over(station):
 
 def test_a_relay_that_rarely_looks_keeps_its_lease(station, allow, monkeypatch):
     """And says of its rows what is so, however long `poll` is."""
-    monkeypatch.setattr(relay, "_HOLD", 0.05)
+    monkeypatch.setattr(relay, "HOLD", 0.05)
     monkeypatch.setattr(relay, "_COUNT", 0.1)
     allow(poll=600.0)
     station.insert(id="a")
