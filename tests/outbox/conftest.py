@@ -18,8 +18,6 @@ from fusiond.outbox.relay import Relay
 from fusiond.program import Link
 from fusiond.schedule.publishing import catalogue
 
-pytest_plugins = ["tests.support.postgres"]
-
 
 class Station:
     """A database with the tables of an outbox, and a namespace in which a daemon has published its tasks."""
