@@ -20,7 +20,7 @@ from tests.support.running import until
 
 def test_a_committed_row_becomes_a_job(station):
     """With its id, arguments and options; the row is gone, and a row that was rolled back leaves nothing."""
-    options = {"delay": 3600, "key": "k", "meta": {"a": 1}, "priority": 9}
+    options = {"delay": 3600, "key": "k", "meta": {"a": 1}, "priority": 9, "on_success": {"task": "echo"}}
     with contextlib.closing(station.connect()) as connection:
         station.insert_with(connection, id="never")
         connection.rollback()
@@ -52,6 +52,9 @@ def test_times_count_from_when_the_row_was_made(station):
 
 BAD = {
     "forbidden": ({"task": "other"}, r"add it to `outboxes.shop.tasks`"),
+    "callback": ({"options": {"on_success": {"task": "other"}}}, r"'other' may not.* add it to `outboxes.shop.tasks`"),
+    "webhook": ({"options": {"on_failure": {"webhook": "https://h/x"}}}, r"task 'fusiond.webhook' may not"),
+    "neither": ({"options": {"on_failure": "echo"}}, r"on_failure: 'echo' is neither"),
     "unknown": ({"task": "unify"}, r"in no daemon's file"),
     "broken": ({"args": "[1"}, r"args: this is not JSON"),
     "object": ({"args": "{}"}, r"args: this is no array"),
