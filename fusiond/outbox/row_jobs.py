@@ -12,9 +12,9 @@ from fusiond.broker.records import NewJob
 from fusiond.callbacks import WEBHOOK_TASK
 from fusiond.config.lint.suggest import nearest
 from fusiond.config.model import Config
-from fusiond.enqueue_options import MOST_BYTES, Options, callback_target, safe_repr, text
+from fusiond.enqueue_options import Options, callback_target, safe_repr, text
 from fusiond.errors import BrokerError, EnqueueError, UnknownTask
-from fusiond.outbox.table import Row
+from fusiond.outbox.table import MOST_OF_ROW, Row
 from fusiond.producer.new_jobs import JobMaker
 
 #: the options that a row may have; its id is a column
@@ -67,7 +67,7 @@ class RowJobs:
         self._check_task(row.task)
         if row.args is None:
             remedy = "store them elsewhere, and pass a reference"
-            raise EnqueueError(f"the arguments have more than {MOST_BYTES} bytes; {remedy}")
+            raise EnqueueError(f"the row has more than {MOST_OF_ROW} bytes; {remedy}")
         call = row.task, _json("args", row.args, list), _json("kwargs", row.kwargs, dict)
         given = _json("options", row.options, dict)
         if strange := [name for name in given if name not in _OPTIONS]:
