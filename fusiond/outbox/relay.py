@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from fusiond.broker.outbox_verbs import OutboxState
 from fusiond.broker.redis.connection import connect_async
-from fusiond.broker.redis.outage import pause, retrying
+from fusiond.broker.redis.outage import pause
 from fusiond.carrier import HOLD, LEASE_MS, STAND_BY, Carrier
 from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
@@ -95,7 +95,7 @@ class Relay(Carrier):
                     await self._note_recovery()
                     failures = 0
             except (BrokerError, OutboxError) as error:
-                await self._note_failure(retrying(error) if isinstance(error, BrokerError) else str(error))
+                await self._note_failure(str(error))
                 # From the table on: what was under way is unknown, and the password may be another one now.
                 await self._disconnect()
                 failures += 1

@@ -9,11 +9,12 @@ from typing import Any
 
 from fusiond.broker.call import Plan
 from fusiond.broker.records import NewJob
+from fusiond.callbacks import WEBHOOK_TASK
 from fusiond.config.lint.suggest import nearest
 from fusiond.config.model import Config
-from fusiond.enqueue_options import MOST_BYTES, Options, safe_repr, text
+from fusiond.enqueue_options import Options, callback_target, safe_repr, text
 from fusiond.errors import BrokerError, EnqueueError, UnknownTask
-from fusiond.outbox.table import Row
+from fusiond.outbox.table import MOST_OF_ROW, Row
 from fusiond.producer.new_jobs import JobMaker
 
 #: the options that a row may have; its id is a column
@@ -63,21 +64,29 @@ class RowJobs:
 
     def _job(self, row: Row) -> Plan[tuple[str, NewJob]]:
         """The queue and the job of a row. Raises EnqueueError, BrokerError."""
-        if row.task not in self._own and not self._outbox.matches(row.task):
-            remedy = f"add it to `outboxes.{self._name}.tasks`"
-            raise EnqueueError(f"task {safe_repr(row.task)} may not be enqueued by this outbox; {remedy}")
+        self._check_task(row.task)
         if row.args is None:
             remedy = "store them elsewhere, and pass a reference"
-            raise EnqueueError(f"the arguments have more than {MOST_BYTES} bytes; {remedy}")
+            raise EnqueueError(f"the row has more than {MOST_OF_ROW} bytes; {remedy}")
         call = row.task, _json("args", row.args, list), _json("kwargs", row.kwargs, dict)
         given = _json("options", row.options, dict)
         if strange := [name for name in given if name not in _OPTIONS]:
             known = nearest(strange[0], _OPTIONS, "options")
             raise EnqueueError(f"options: there is no {safe_repr(strange[0])}; {known}")
+        for name in ("on_success", "on_failure"):
+            kind, target = callback_target(name, given.get(name))
+            if kind:
+                self._check_task(target if kind == "task" else WEBHOOK_TASK)
         key = given.pop("key", None)
         options = Options(**given, id=row.id)
         queue, job, _ = self._maker.make(options, call) or (yield from self._maker.reread_and_make(options, call))
         return row.queue or queue, _since(job, row.age_ms)._replace(key=text("key", key))
+
+    def _check_task(self, task: str) -> None:
+        """Raises EnqueueError unless a row may have it run, itself or as a callback."""
+        if task not in self._own and not self._outbox.matches(task):
+            remedy = f"add it to `outboxes.{self._name}.tasks`"
+            raise EnqueueError(f"task {safe_repr(task)} may not be enqueued by this outbox; {remedy}")
 
 
 def _since(job: NewJob, age_ms: int) -> NewJob:

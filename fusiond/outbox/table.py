@@ -31,12 +31,18 @@ from fusiond.errors import ConfigError, FusionError
 
 #: the receipts of jobs, beside each outbox
 RECEIPTS: Final = "fusion_receipts"
-#: bytes of arguments that are read with their row; the text of a larger one is read alone, so many at once
+#: bytes of JSON that a row may have, since that may be longer than what is stored of it
+MOST_OF_ROW: Final = 4 * MOST_BYTES
+#: bytes of JSON that are read with their row; the text of a larger one is read alone, so many at once
 _SMALL, _LARGE_AT_ONCE = 16_384, 8
 #: rows that are counted; refused rows that are shown; characters of a reason
 _COUNTED, _SHOWN, _REASON = 100_000, 20, 1000
+#: the longest age of a row, s or ms
+_LONGEST: Final = 1e13
 #: s; to connect, and without an answer from a host that may be gone
 _CONNECT, _GONE = 5, 15
+#: the columns of JSON
+_TEXTS: Final = ("args", "kwargs", "options")
 _COLUMNS: Final = "id, task, args, kwargs, options, created_at, queue, refused_at, refused_because"
 
 
@@ -49,7 +55,7 @@ class Row(NamedTuple):
 
     id: str
     task: str
-    #: JSON; None: the row has more than a job may have
+    #: JSON; None: the row has more than MOST_OF_ROW
     args: str | None
     kwargs: str
     options: str
@@ -88,10 +94,12 @@ class Table:
         self.channel = f"{outbox.schema or 'public'}.{outbox.table}"
         if self.is_sqlite:
             self._now, self._epoch = "((julianday('now') - 2440587.5) * 86400.0)", "{0}"
-            self._size = "length(CAST(args AS BLOB)) + length(CAST(kwargs AS BLOB))"
+            self._place, size = ("created_at", ":at"), "length(CAST({0} AS BLOB))"
         else:
             self._now, self._epoch = "clock_timestamp()", "extract(epoch from {0})::float8"
-            self._size = "octet_length(args) + octet_length(kwargs)"
+            # As text: what a timestamp may be is more than Python knows, such as infinity.
+            self._place, size = ("created_at::text", "CAST(:at AS timestamp with time zone)"), "octet_length({0})"
+        self._size = " + ".join(map(size.format, _TEXTS))
 
     def close(self) -> None:
         """End its connections."""
@@ -115,7 +123,7 @@ class Table:
     def queued_rows(self, queue: str, behind: Row | None, limit: int) -> list[Row]:
         """The oldest rows of the queue behind that row; None: from the first one."""
         place = {"at": behind.created_at, "id": behind.id} if behind else {}
-        where = "queue = :queue" + (" AND (created_at, id) > (:at, :id)" if behind else "")
+        where = "queue = :queue" + (f" AND (created_at, id) > ({self._place[1]}, :id)" if behind else "")
         with self._begin() as connection:
             return self._rows(connection, where, {"queue": queue, **place}, limit)
 
@@ -177,7 +185,7 @@ class Table:
             ages = [connection.scalar(oldest, {"queue": queue}) for queue in ("", *queues)] if waiting else []
             rows = connection.execute(text(self._newest_refused()), {"most": shown}) if refused and shown else ()
             found = tuple(RefusedRow(*row) for row in rows)
-        return Counted(waiting or 0, refused or 0, max([0.0, *(float(each) for each in ages if each)]), found)
+        return Counted(waiting or 0, refused or 0, max([0.0, *map(_age, ages)]), found)
 
     def prune_receipts(self, seconds: float) -> int:
         """Delete the receipts that are older; how many there were. A table that is not there has none."""
@@ -197,27 +205,27 @@ class Table:
 
     def _rows(self, connection: Connection, where: str, values: dict[str, Any], limit: int) -> list[Row]:
         age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
-        small = f"CASE WHEN {self._size} <= {_SMALL} THEN {{0}} END"
+        texts = ", ".join(f"CASE WHEN {self._size} <= {_SMALL} THEN {name} END" for name in _TEXTS)
         statement = (
-            f"SELECT id, task, {small.format('args')}, {small.format('kwargs')}, options, queue, {age}, created_at,"
-            f" {self._size} FROM {self.name} WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
+            f"SELECT id, task, {texts}, queue, {age}, {self._place[0]} AS place, {self._size} FROM {self.name}"
+            f" WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
         )
         found: list[Row] = []
         large = 0
         for *words, age_ms, at, size in connection.execute(text(statement), {**values, "limit": limit}):
-            row = Row._make((*words, max(0, int(age_ms)), at))
+            row = Row._make((*words, int(_age(age_ms)), at))
             if size > _SMALL:
                 large += 1
                 if large > _LARGE_AT_ONCE:
                     break  # they are the first ones the next time
-                row = self._with_arguments(connection, row) if size <= MOST_BYTES else row
+                row = self._with_texts(connection, row) if size <= MOST_OF_ROW else row
             found.append(row)
         return found
 
-    def _with_arguments(self, connection: Connection, row: Row) -> Row:
-        statement = text(f"SELECT args, kwargs FROM {self.name} WHERE id = :id")
-        args, kwargs = connection.execute(statement, {"id": row.id}).one_or_none() or (None, "")
-        return row._replace(args=args, kwargs=kwargs)
+    def _with_texts(self, connection: Connection, row: Row) -> Row:
+        statement = text(f"SELECT {', '.join(_TEXTS)} FROM {self.name} WHERE id = :id")
+        args, kwargs, options = connection.execute(statement, {"id": row.id}).one_or_none() or (None, "", "")
+        return row._replace(args=args, kwargs=kwargs, options=options)
 
     def _limited(self, where: str) -> str:
         """Counts no further than to :most."""
@@ -237,6 +245,11 @@ class Table:
     def _begin(self) -> Iterator[Connection]:
         with told(self._where), self._engine.begin() as connection:
             yield connection
+
+
+def _age(found: float | None) -> float:
+    """An age that can be shown and counted with, whatever time the row claims to be from."""
+    return max(0.0, min(float(found or 0), _LONGEST))
 
 
 class NoTableError(OutboxError):

@@ -9,6 +9,7 @@ import pytest
 
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.records import NewJob
+from fusiond.cli.terminal.text import span
 from fusiond.config.model import Task
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
@@ -20,7 +21,7 @@ from tests.support.running import until
 
 def test_a_committed_row_becomes_a_job(station):
     """With its id, arguments and options; the row is gone, and a row that was rolled back leaves nothing."""
-    options = {"delay": 3600, "key": "k", "meta": {"a": 1}, "priority": 9}
+    options = {"delay": 3600, "key": "k", "meta": {"a": 1}, "priority": 9, "on_success": {"task": "echo"}}
     with contextlib.closing(station.connect()) as connection:
         station.insert_with(connection, id="never")
         connection.rollback()
@@ -52,6 +53,9 @@ def test_times_count_from_when_the_row_was_made(station):
 
 BAD = {
     "forbidden": ({"task": "other"}, r"add it to `outboxes.shop.tasks`"),
+    "callback": ({"options": {"on_success": {"task": "other"}}}, r"'other' may not.* add it to `outboxes.shop.tasks`"),
+    "webhook": ({"options": {"on_failure": {"webhook": "https://h/x"}}}, r"task 'fusiond.webhook' may not"),
+    "neither": ({"options": {"on_failure": "echo"}}, r"on_failure: 'echo' is neither"),
     "unknown": ({"task": "unify"}, r"in no daemon's file"),
     "broken": ({"args": "[1"}, r"args: this is not JSON"),
     "object": ({"args": "{}"}, r"args: this is no array"),
@@ -62,7 +66,9 @@ BAD = {
     "value": ({"options": {"delay": "soon"}}, r"delay: "),
     "strange": ({"options": {"after": 3}}, r"after: "),
     "no id!": ({}, r"job id 'no id!'"),
-    "large": ({"args": ["x" * 1_100_000]}, r"more than 1048576 bytes"),
+    "large": ({"args": ["x" * 1_100_000]}, r"at most 1048576 are allowed"),
+    "larger": ({"args": ["x" * 4_300_000]}, r"more than 4194304 bytes"),
+    "meta": ({"options": {"meta": {"a": "x" * 1_100_000}}}, r"meta .*at most 1048576 are allowed"),
 }
 
 
@@ -90,6 +96,27 @@ LOOSE = """
         refused_at timestamp with time zone, refused_because text, more text
     )
 """
+
+
+def test_a_row_may_be_from_any_time(station):
+    """However strange, it keeps back no other, also in a queue that was full; and its age can be shown."""
+    strange = ("infinity", "-infinity", "20000-01-01", "4713-01-01 BC")
+    values = strange if "postgresql" in station.outbox.url else (9e999, -9e999, "x", b"x")
+    station.run(station.broker.configure("default", tasks={}, max_length=1))
+    with contextlib.closing(station.connect()) as connection:
+        for number, at in enumerate(values):
+            mark = "%s" if "postgresql" in station.outbox.url else "?"
+            connection.execute(
+                f"INSERT INTO fusion_outbox (id, task, created_at) VALUES ('{number}', 'echo', {mark})", [at]
+            )
+        connection.commit()
+    station.insert(id="a")
+    station.relay()
+    until(lambda: len(station.rows()) == 4)
+    until(lambda: (state := station.state()) and state.oldest > 10**9 and span(state.oldest))
+    station.run(station.broker.configure("default", tasks={}))
+    until(lambda: not station.rows())
+    assert {*station.queued()} == {*"0123a"}
 
 
 def test_a_changed_file_tries_refused_rows_again(station, allow):

@@ -14,10 +14,11 @@ once more. The exit status is 4 if a check has failed twice; 3 if the browser do
 says nothing of the dashboard. Any other but 0: this program has failed.
 """
 
+import contextlib
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,7 +26,9 @@ from playwright.sync_api import Error, TimeoutError, sync_playwright  # noqa: A0
 
 from fusiond import paths
 from fusiond.broker.call import as_is, plain
+from fusiond.broker.verbs import Verbs
 from fusiond.client import Client
+from tests.support.outbox_tables import tables
 from tests.support.running import Running, until
 
 FILE = """
@@ -77,6 +80,7 @@ PAGES = {
     "flows": "/flows",
     "limits": "/limits?queue=mail",
     "broken": "/broken",
+    "outboxes": "/outboxes",
     "configuration": "/configuration",
     "plan": "/configuration/plan?later=1",
     "difference": "/configuration/history/1",
@@ -104,8 +108,8 @@ PATIENCE = 60_000
 MEANT = {"/jobs?limit=many": 400}
 
 
-def fill(client):
-    """Jobs in every state."""
+def fill(client, database):
+    """Jobs in every state, and rows of an outbox."""
     for number in range(40):
         client.enqueue("send_welcome", f"ada{number}@example.com", plan="pro", password="secret")
     for number in range(9):
@@ -120,6 +124,8 @@ def fill(client):
     client.run_flow("etl")
     until(lambda: client.counts()["reports"].failed == 9 and client.counts()["billing"].failed == 6, "the failures")
     push(client, "mail", "{not JSON")
+    insert(database, [("send_welcome", '["lovelace@example.com"]'), ("send_welcome", "[7]"), ("charge_cards", "[1]")])
+    until(lambda: (said := client._connection.run(Verbs().outboxes()).get("shop")) and said.refused, "the refused row")
     for _ in range(2):
         client.enqueue("monthly_report", argv=["sleep", "1000"])
     until(lambda: client.counts()["reports"].started == 2, "the running ones")
@@ -128,6 +134,14 @@ def fill(client):
 def push(client, queue, body):
     """As a program without a library does."""
     client._connection.run(plain(as_is, "LPUSH", f"fusion:{{{queue}}}:inbox", body))
+
+
+def insert(database, rows):
+    """As an application does: task and arguments of each row, in one transaction."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.executescript(tables())
+        connection.executemany("INSERT INTO fusion_outbox (task, args) VALUES (?, ?)", rows)
+        connection.commit()
 
 
 class Walk:
@@ -150,7 +164,7 @@ class Walk:
         if not is_so:
             self.note(name)
 
-    @contextmanager
+    @contextlib.contextmanager
     def tab(self, browser, **options) -> Iterator:
         """A fresh tab, logged in, in which everything that goes wrong is noted."""
         context = browser.new_context(**options)
@@ -471,12 +485,14 @@ def main():
     for old in directory.glob("*.png"):
         old.unlink()
     daemon, other = Running(), Running()
+    database = daemon.directory / "shop.db"
+    daemon.added = f"outboxes: {{shop: {{url: 'sqlite:///{database}', tasks: [send_welcome]}}}}\n"
     try:
         daemon.start(FILE)
         until(paths.web_url(daemon.runtime).exists, daemon.text)
         other.start(f"broker: {{url: '{daemon.url}'}}\n{OTHER}")
         with Client(daemon.url) as client:
-            fill(client)
+            fill(client, database)
             faults, pages = twice(daemon, directory, client)
     except Error as error:
         print(f"the browser cannot be used here: {error}")
