@@ -11,9 +11,9 @@ from fusiond.broker.call import Plan
 from fusiond.broker.records import NewJob
 from fusiond.config.lint.suggest import nearest
 from fusiond.config.model import Config
-from fusiond.enqueue_options import MOST_BYTES, Options, safe_repr, text
+from fusiond.enqueue_options import Options, safe_repr, text
 from fusiond.errors import BrokerError, EnqueueError, UnknownTask
-from fusiond.outbox.table import Row
+from fusiond.outbox.table import MOST_OF_ROW, Row
 from fusiond.producer.new_jobs import JobMaker
 
 #: the options that a row may have; its id is a column
@@ -68,7 +68,7 @@ class RowJobs:
             raise EnqueueError(f"task {safe_repr(row.task)} may not be enqueued by this outbox; {remedy}")
         if row.args is None:
             remedy = "store them elsewhere, and pass a reference"
-            raise EnqueueError(f"the arguments have more than {MOST_BYTES} bytes; {remedy}")
+            raise EnqueueError(f"arguments and options have more than {MOST_OF_ROW} bytes; {remedy}")
         call = row.task, _json("args", row.args, list), _json("kwargs", row.kwargs, dict)
         given = _json("options", row.options, dict)
         if strange := [name for name in given if name not in _OPTIONS]:

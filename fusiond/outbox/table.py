@@ -31,13 +31,18 @@ from fusiond.errors import ConfigError, FusionError
 
 #: the receipts of jobs, beside each outbox
 RECEIPTS: Final = "fusion_receipts"
-#: bytes of arguments that are read with their row; the text of a larger one is read alone, so many at once
+#: bytes of a row that are read with others; the text of a larger one is read alone, so many at once
 _SMALL, _LARGE_AT_ONCE = 16_384, 8
+#: characters of a task's name; ms, some 30,000 years: a row may be as old as `-infinity`
+_NAME, _AGE = 1000, 1e15
 #: rows that are counted; refused rows that are shown; characters of a reason
 _COUNTED, _SHOWN, _REASON = 100_000, 20, 1000
 #: s; to connect, and without an answer from a host that may be gone
 _CONNECT, _GONE = 5, 15
+_JSON: Final = ("args", "kwargs", "options")
 _COLUMNS: Final = "id, task, args, kwargs, options, created_at, queue, refused_at, refused_because"
+#: bytes of JSON in a row: a job's arguments and its meta have at most half of it each
+MOST_OF_ROW: Final = 2 * MOST_BYTES
 
 
 class OutboxError(FusionError):
@@ -49,7 +54,7 @@ class Row(NamedTuple):
 
     id: str
     task: str
-    #: JSON; None: the row has more than a job may have
+    #: JSON; None: the row has more than MOST_OF_ROW
     args: str | None
     kwargs: str
     options: str
@@ -88,10 +93,12 @@ class Table:
         self.channel = f"{outbox.schema or 'public'}.{outbox.table}"
         if self.is_sqlite:
             self._now, self._epoch = "((julianday('now') - 2440587.5) * 86400.0)", "{0}"
-            self._size = "length(CAST(args AS BLOB)) + length(CAST(kwargs AS BLOB))"
+            length, self._place, self._at = "length(CAST({0} AS BLOB))", "created_at", ":at"
         else:
             self._now, self._epoch = "clock_timestamp()", "extract(epoch from {0})::float8"
-            self._size = "octet_length(args) + octet_length(kwargs)"
+            # As a text, since Python has no time for each that the type holds, such as `infinity`.
+            length, self._place, self._at = "octet_length({0})", "created_at::text", "CAST(:at AS timestamptz)"
+        self._size = " + ".join(map(length.format, _JSON))
 
     def close(self) -> None:
         """End its connections."""
@@ -115,7 +122,7 @@ class Table:
     def queued_rows(self, queue: str, behind: Row | None, limit: int) -> list[Row]:
         """The oldest rows of the queue behind that row; None: from the first one."""
         place = {"at": behind.created_at, "id": behind.id} if behind else {}
-        where = "queue = :queue" + (" AND (created_at, id) > (:at, :id)" if behind else "")
+        where = "queue = :queue" + (f" AND (created_at, id) > ({self._at}, :id)" if behind else "")
         with self._begin() as connection:
             return self._rows(connection, where, {"queue": queue, **place}, limit)
 
@@ -133,9 +140,12 @@ class Table:
                 connection.execute(statement, {"queue": queue, "ids": ids})
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete rows."""
+        """Delete rows. Raises OutboxError where they stay: their jobs would begin again when their markers are gone."""
         with self._begin() as connection:
-            connection.execute(self._of_ids("DELETE FROM {0} WHERE id IN :ids"), {"ids": ids})
+            gone = connection.execute(self._of_ids("DELETE FROM {0} WHERE id IN :ids"), {"ids": ids}).rowcount
+        if gone < len(ids) and (left := self.present(ids)):
+            remedy = "look for a trigger, a rule or a policy of row security"
+            raise OutboxError(f"{self._where}: {len(left)} rows of {self.name} stay when they are deleted; {remedy}")
 
     def refuse(self, reasons: dict[str, str]) -> None:
         """Pass these rows over from now on: id → why."""
@@ -177,7 +187,8 @@ class Table:
             ages = [connection.scalar(oldest, {"queue": queue}) for queue in ("", *queues)] if waiting else []
             rows = connection.execute(text(self._newest_refused()), {"most": shown}) if refused and shown else ()
             found = tuple(RefusedRow(*row) for row in rows)
-        return Counted(waiting or 0, refused or 0, max([0.0, *(float(each) for each in ages if each)]), found)
+        oldest_age = max([0.0, *(float(each) for each in ages if each)])
+        return Counted(waiting or 0, refused or 0, min(oldest_age, _AGE / 1000), found)
 
     def prune_receipts(self, seconds: float) -> int:
         """Delete the receipts that are older; how many there were. A table that is not there has none."""
@@ -199,25 +210,26 @@ class Table:
         age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
         small = f"CASE WHEN {self._size} <= {_SMALL} THEN {{0}} END"
         statement = (
-            f"SELECT id, task, {small.format('args')}, {small.format('kwargs')}, options, queue, {age}, created_at,"
-            f" {self._size} FROM {self.name} WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
+            f"SELECT id, substr(task, 1, {_NAME}), {', '.join(map(small.format, _JSON))}, queue, {age},"
+            f" {self._place} AS place, {self._size} FROM {self.name}"
+            f" WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
         )
         found: list[Row] = []
         large = 0
         for *words, age_ms, at, size in connection.execute(text(statement), {**values, "limit": limit}):
-            row = Row._make((*words, max(0, int(age_ms)), at))
+            row = Row._make((*words, int(min(max(0, age_ms), _AGE)), at))
             if size > _SMALL:
                 large += 1
                 if large > _LARGE_AT_ONCE:
                     break  # they are the first ones the next time
-                row = self._with_arguments(connection, row) if size <= MOST_BYTES else row
+                row = self._with_json(connection, row) if size <= MOST_OF_ROW else row
             found.append(row)
         return found
 
-    def _with_arguments(self, connection: Connection, row: Row) -> Row:
-        statement = text(f"SELECT args, kwargs FROM {self.name} WHERE id = :id")
-        args, kwargs = connection.execute(statement, {"id": row.id}).one_or_none() or (None, "")
-        return row._replace(args=args, kwargs=kwargs)
+    def _with_json(self, connection: Connection, row: Row) -> Row:
+        statement = text(f"SELECT {', '.join(_JSON)} FROM {self.name} WHERE id = :id")
+        found = connection.execute(statement, {"id": row.id}).one_or_none()
+        return row._replace(**dict(zip(_JSON, found, strict=True))) if found else row
 
     def _limited(self, where: str) -> str:
         """Counts no further than to :most."""
@@ -250,7 +262,9 @@ def told(where: str) -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         cause = getattr(error, "orig", None) or error
-        said = " ".join(str(cause).split()) or type(cause).__name__
+        # Without the lines behind it, which point at a place of the statement.
+        primary = getattr(getattr(cause, "diag", None), "message_primary", None)
+        said = " ".join((primary or str(cause)).split()) or type(cause).__name__
         if getattr(cause, "sqlstate", "") in ("42P01", "42703") or "no such table" in said or "no such column" in said:
             raise NoTableError(f"{where}: {said}; `fusiond outbox init` prints what makes the tables") from None
         raise OutboxError(f"{where}: {said}") from None

@@ -62,7 +62,10 @@ BAD = {
     "value": ({"options": {"delay": "soon"}}, r"delay: "),
     "strange": ({"options": {"after": 3}}, r"after: "),
     "no id!": ({}, r"job id 'no id!'"),
-    "large": ({"args": ["x" * 1_100_000]}, r"more than 1048576 bytes"),
+    "large": ({"args": ["x" * 1_100_000]}, r"at most 1048576 are allowed"),
+    "larger": ({"args": ["x" * 2_200_000]}, r"more than 2097152 bytes"),
+    "meta": ({"options": {"meta": {"a": "x" * 2_200_000}}}, r"more than 2097152 bytes"),
+    "name": ({"task": "x" * 100_000}, r"task '?x+…?.* may not be enqueued"),
 }
 
 
@@ -90,6 +93,34 @@ LOOSE = """
         refused_at timestamp with time zone, refused_because text, more text
     )
 """
+
+
+def test_a_row_may_be_of_any_time(station):
+    """PostgreSQL has times that Python has not: none of them keeps back other rows."""
+    odd = ("infinity", "-infinity", "0044-03-15 BC") if "postgresql" in station.outbox.url else ("1e300", "-1e300")
+    station.insert(*({"id": f"a{number}", "created_at": at} for number, at in enumerate(odd)), {"id": "now"})
+    # so that they are also read by their place among the rows of a queue
+    station.run(station.broker.configure("default", tasks={}, max_length=1))
+    station.relay()
+    until(lambda: len(station.rows("queue <> ''")) == len(odd))
+    station.run(station.broker.configure("default", tasks={}))
+    until(lambda: not station.rows())
+    assert {*station.queued()} == {"now", *(f"a{number}" for number in range(len(odd)))}
+
+
+def test_rows_that_stay_when_they_are_deleted_are_told(station, run, broker):
+    """A trigger, a rule or row security holds them back. Their markers stay, so that the jobs are not stored again."""
+    rule = "RULE stay AS ON DELETE TO fusion_outbox DO INSTEAD NOTHING"
+    trigger = "TRIGGER stay BEFORE DELETE ON fusion_outbox BEGIN SELECT RAISE(IGNORE); END"
+    is_postgresql = "postgresql" in station.outbox.url
+    station.execute(f"CREATE {rule if is_postgresql else trigger}")
+    station.insert(id="a")
+    station.relay()
+    until(lambda: (state := station.state()) and "1 rows of" in state.failing)
+    assert run(broker.pending_handed("default", "shop", 0)) == ["a"]
+    station.execute("DROP RULE stay ON fusion_outbox" if is_postgresql else "DROP TRIGGER stay")
+    until(lambda: not station.rows())
+    assert station.queued() == ["a"]
 
 
 def test_a_changed_file_tries_refused_rows_again(station, allow):
