@@ -206,6 +206,13 @@ class Table:
         with told(self._where):
             return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
+    def tells(self) -> bool:
+        """Whether PostgreSQL has a trigger that an INSERT into the table sets off."""
+        inserts = "NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 4 = 4"
+        statement = text(f"SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND {inserts}")
+        with self._begin() as connection:
+            return bool(connection.scalar(statement, {"name": self.name}))
+
     def _rows(self, connection: Connection, where: str, values: dict[str, Any], limit: int) -> list[Row]:
         age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
         small = f"CASE WHEN {self._size} <= {_SMALL} THEN {{0}} END"

@@ -342,6 +342,19 @@ def test_a_notification_wakes_the_relay(station, allow):
     until(lambda: station.queued() == ["a", "b"])
 
 
+def test_a_table_that_notifies_nobody_is_polled(station, allow, caplog):
+    """The file says `wake: notify`, and the trigger was not made. A trigger that is made later counts."""
+    if "sqlite" in station.outbox.url:
+        pytest.skip("SQLite notifies nobody")
+    allow(wake="notify")
+    relay = station.relay()
+    station.insert(id="a")
+    until(lambda: not station.rows())
+    assert caplog.text.count("has no trigger for `wake: notify`") == 1
+    station.execute(migration(station.outbox, "sql", is_postgresql=True))
+    until(lambda: relay.relay._listener is not None)
+
+
 def test_old_receipts_are_deleted(station, allow):
     """When they are older than `receipt_ttl`."""
     allow(receipt_ttl=60.0)
