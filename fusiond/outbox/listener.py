@@ -37,6 +37,7 @@ class Listener:
 
     def close(self) -> None:
         """End the connection."""
-        self._loop.remove_reader(self._socket)
+        if not self.is_lost:  # another connection may have the number of the socket by now
+            self._loop.remove_reader(self._socket)
         self._connection.invalidate()
         self._connection.close()

@@ -79,6 +79,8 @@ class Relay(Carrier):
         #: None: it is to be connected to
         self._table: Table | None = None
         self._listener: Listener | None = None
+        #: whether it was said that the table has no trigger
+        self._is_untold = False
         self._carrier: RowCarrier | None = None
 
     def _is_in(self, config: Config) -> bool:
@@ -146,7 +148,7 @@ class Relay(Carrier):
         self._retries = False
         carrier = RowCarrier(self._name, self._outbox, table, self._rows, self._ways, cluster=self._cluster)
         await carrier.begin()
-        self._carrier = carrier
+        self._carrier, self._counted_at = carrier, float("-inf")
         return carrier
 
     async def _listen(self) -> None:
@@ -154,8 +156,13 @@ class Relay(Carrier):
             if self._listener is not None:
                 self._listener.close()
             self._listener = None
-            connection = await self._in_table(self._table.connect)
-            self._listener = Listener(connection, self._table.channel, self._changed)
+            if await self._in_table(self._table.tells):
+                connection = await self._in_table(self._table.connect)
+                self._listener = Listener(connection, self._table.channel, self._changed)
+            elif not self._is_untold:
+                where = f"{self._table.name} has no trigger for `wake: notify`"
+                log.warning("%s; `fusiond outbox init` prints it; until then rows are looked for as with `poll`", where)
+            self._is_untold = self._listener is None
 
     async def _disconnect(self) -> None:
         """Forget what is known of the table, and end the connections to it."""

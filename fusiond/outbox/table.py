@@ -35,6 +35,8 @@ RECEIPTS: Final = "fusion_receipts"
 MOST_OF_ROW: Final = 4 * MOST_BYTES
 #: bytes of JSON that are read with their row; the text of a larger one is read alone, so many at once
 _SMALL, _LARGE_AT_ONCE = 16_384, 8
+#: characters of a task's name that are read
+_NAME = 1000
 #: rows that are counted; refused rows that are shown; characters of a reason
 _COUNTED, _SHOWN, _REASON = 100_000, 20, 1000
 #: the longest age of a row, s or ms
@@ -141,9 +143,12 @@ class Table:
                 connection.execute(statement, {"queue": queue, "ids": ids})
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete rows."""
+        """Delete rows. Raises OutboxError where they stay: their jobs would begin again when their markers are gone."""
         with self._begin() as connection:
-            connection.execute(self._of_ids("DELETE FROM {0} WHERE id IN :ids"), {"ids": ids})
+            gone = connection.execute(self._of_ids("DELETE FROM {0} WHERE id IN :ids"), {"ids": ids}).rowcount
+        if gone < len(ids) and (left := self.present(ids)):
+            remedy = "look for a trigger, a rule or a policy of row security"
+            raise OutboxError(f"{self._where}: {len(left)} rows of {self.name} stay when they are deleted; {remedy}")
 
     def refuse(self, reasons: dict[str, str]) -> None:
         """Pass these rows over from now on: id → why."""
@@ -203,11 +208,18 @@ class Table:
         with told(self._where):
             return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
+    def tells(self) -> bool:
+        """Whether PostgreSQL has a trigger that an INSERT into the table sets off."""
+        inserts = "NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 4 = 4"
+        statement = text(f"SELECT count(*) FROM pg_trigger WHERE tgrelid = to_regclass(:name) AND {inserts}")
+        with self._begin() as connection:
+            return bool(connection.scalar(statement, {"name": self.name}))
+
     def _rows(self, connection: Connection, where: str, values: dict[str, Any], limit: int) -> list[Row]:
         age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
         texts = ", ".join(f"CASE WHEN {self._size} <= {_SMALL} THEN {name} END" for name in _TEXTS)
         statement = (
-            f"SELECT id, task, {texts}, queue, {age}, {self._place[0]} AS place, {self._size} FROM {self.name}"
+            f"SELECT id, substr(task, 1, {_NAME}), {texts}, queue, {age}, {self._place[0]} AS place, {self._size} FROM {self.name}"
             f" WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
         )
         found: list[Row] = []

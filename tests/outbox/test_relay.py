@@ -69,6 +69,7 @@ BAD = {
     "large": ({"args": ["x" * 1_100_000]}, r"at most 1048576 are allowed"),
     "larger": ({"args": ["x" * 4_300_000]}, r"more than 4194304 bytes"),
     "meta": ({"options": {"meta": {"a": "x" * 1_100_000}}}, r"meta .*at most 1048576 are allowed"),
+    "name": ({"task": "x" * 100_000}, r"task '?x+…?.* may not be enqueued"),
 }
 
 
@@ -117,6 +118,21 @@ def test_a_row_may_be_from_any_time(station):
     station.run(station.broker.configure("default", tasks={}))
     until(lambda: not station.rows())
     assert {*station.queued()} == {*"0123a"}
+
+
+def test_rows_that_stay_when_they_are_deleted_are_told(station, run, broker):
+    """A trigger, a rule or row security holds them back. Their markers stay, so that the jobs are not stored again."""
+    rule = "RULE stay AS ON DELETE TO fusion_outbox DO INSTEAD NOTHING"
+    trigger = "TRIGGER stay BEFORE DELETE ON fusion_outbox BEGIN SELECT RAISE(IGNORE); END"
+    is_postgresql = "postgresql" in station.outbox.url
+    station.execute(f"CREATE {rule if is_postgresql else trigger}")
+    station.insert(id="a")
+    station.relay()
+    until(lambda: (state := station.state()) and "1 rows of" in state.failing)
+    assert run(broker.pending_handed("default", "shop", 0)) == ["a"]
+    station.execute("DROP RULE stay ON fusion_outbox" if is_postgresql else "DROP TRIGGER stay")
+    until(lambda: not station.rows())
+    assert station.queued() == ["a"]
 
 
 def test_a_changed_file_tries_refused_rows_again(station, allow):
@@ -350,6 +366,19 @@ def test_a_notification_wakes_the_relay(station, allow):
     until(lambda: relay.relay._listener is not None and not relay.relay._listener.is_lost)
     station.insert(id="b")
     until(lambda: station.queued() == ["a", "b"])
+
+
+def test_a_table_that_notifies_nobody_is_polled(station, allow, caplog):
+    """The file says `wake: notify`, and the trigger was not made. A trigger that is made later counts."""
+    if "sqlite" in station.outbox.url:
+        pytest.skip("SQLite notifies nobody")
+    allow(wake="notify")
+    relay = station.relay()
+    station.insert(id="a")
+    until(lambda: not station.rows())
+    assert caplog.text.count("has no trigger for `wake: notify`") == 1
+    station.execute(migration(station.outbox, "sql", is_postgresql=True))
+    until(lambda: relay.relay._listener is not None)
 
 
 def test_old_receipts_are_deleted(station, allow):
