@@ -219,8 +219,8 @@ class Table:
         age = f"({self._epoch.format(self._now)} - {self._epoch.format('created_at')}) * 1000"
         texts = ", ".join(f"CASE WHEN {self._size} <= {_SMALL} THEN {name} END" for name in _TEXTS)
         statement = (
-            f"SELECT id, substr(task, 1, {_NAME}), {texts}, queue, {age}, {self._place[0]} AS place, {self._size} FROM {self.name}"
-            f" WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
+            f"SELECT id, substr(task, 1, {_NAME}), {texts}, queue, {age}, {self._place[0]} AS place, {self._size}"
+            f" FROM {self.name} WHERE refused_at IS NULL AND {where} ORDER BY created_at, id LIMIT :limit"
         )
         found: list[Row] = []
         large = 0
