@@ -58,7 +58,7 @@ class Outbox:
     table: Annotated[Identifier, Key("Table", "shop_outbox", in_place=True)] = TABLE
     #: `poll`, or `notify`, for PostgreSQL: jobs begin sooner, and transactions that insert rows commit one by one.
     wake: Annotated[Wake, Key("Wake", "notify", in_place=True)] = "poll"
-    #: How long it waits before it looks for rows again, if it found none.
+    #: How long it waits before it looks for rows again, if it found none; with `notify` 10s at least.
     poll: Annotated[Duration, Key("Poll", "200ms", in_place=True)] = 1.0
     #: What Redis must have done with a job before its row is deleted: `fsync`, `replica` or `memory`.
     durability: Annotated[Durability, Key("Durability", "replica", in_place=True)] = "fsync"
