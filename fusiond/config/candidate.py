@@ -33,7 +33,7 @@ from fusiond.config.accepted.snapshot import content_hash, read_snapshot, write
 from fusiond.config.build import directory
 from fusiond.config.lint.machine import looked_up
 from fusiond.config.load import load
-from fusiond.config.model import Broker, Config, Logging
+from fusiond.config.model import Broker, Config, Logging, Outbox
 from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, tell_apart
 
@@ -51,7 +51,8 @@ def main() -> None:
     file, development = Path(request["file"]), request["development"]
     loaded = load(file, environ=os.environ, to_run=not development)
     root, config, problems = loaded.tree.root, loaded.config, [*loaded.problems]
-    if development and config is not None:
+    if development and root is not None and config is not None:
+        problems += [_left_out(root, name) for name in config.outboxes.keys() - _own_outboxes(config)]
         # What this machine lacks, such as users of another machine, does not matter to a developer.
         config = _development(config, root=os.geteuid() == 0)
     digest, found = "", None
@@ -87,11 +88,20 @@ def _replaced(version: str) -> Problem:
     return Problem("fusiond", 0, 0, "error", "replaced", message, "restart the daemon; until then it keeps its file")
 
 
+def _left_out(root: Node, outbox: str) -> Problem:
+    message = f"fusiond dev does not run outbox {outbox!r}: its database may be that of production"
+    file, line, column = root.nearest("outboxes", outbox).spot
+    return Problem(file, line, column, "warning", "left-out", message, "use a `url` of SQLite for development")
+
+
+def _own_outboxes(config: Config) -> dict[str, Outbox]:
+    """Those in SQLite: in another database the rows of production could be taken."""
+    return {name: each for name, each in config.outboxes.items() if (each.url or "").startswith("sqlite:")}
+
+
 def _development(config: Config, *, root: bool) -> Config:
     """
     Every group with one child, the embedded broker, text logs on standard output; a saved file takes effect by itself.
-
-    Outboxes are left out unless they are in SQLite: in another database the rows of production could be taken.
 
     Args:
         config: what the file says.
@@ -112,7 +122,7 @@ def _development(config: Config, *, root: bool) -> Config:
         config,
         broker=Broker(namespace=config.broker.namespace),
         workers=workers,
-        outboxes={name: each for name, each in config.outboxes.items() if (each.url or "").startswith("sqlite:")},
+        outboxes=_own_outboxes(config),
         logging=Logging(level=config.logging.level, jobs=config.logging.jobs),
         watch=True,
     )

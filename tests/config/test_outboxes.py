@@ -114,5 +114,8 @@ def test_a_daemon_for_development_takes_no_rows_of_production(tmp_path):
     request = {"version": fusiond.__version__, "file": str(file), "out": str(out), "generation": 1}
     for development, names in ((False, ["shop", "file", "mine"]), (True, ["mine"])):
         asked = json.dumps({**request, "development": development})
-        subprocess.run([sys.executable, "-m", "fusiond.config.candidate", asked], check=True, capture_output=True)
+        words = [sys.executable, "-m", "fusiond.config.candidate", asked]
+        said = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        told = sorted(each["message"] for each in said["problems"] if each["code"] == "left-out")
+        assert [each.split("'")[1] for each in told] == sorted({"shop", "file", "mine"} - {*names})
         assert sorted(read_snapshot(out).config.outboxes) == sorted(names)
