@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fusiond.config.model import Outbox
     from fusiond.outbox.table import Table
 
+#: s for which a command waits for a lock of another transaction
+_LOCKED: Final = 10
 _FORMATS: Final = ("sql", "django", "alembic", "rails")
 
 
@@ -129,7 +131,8 @@ def _opened(options: arguments.Options) -> Iterator[Table]:
         raise FusionError(f"{missing[0]} is not installed; pip install 'fusiond[outbox]'")
     from fusiond.outbox.table import Table
 
-    found = Table(entry("outbox", file.config(options.config).outboxes, options.name), connections=1)
+    outbox = entry("outbox", file.config(options.config).outboxes, options.name)
+    found = Table(outbox, connections=1, lock_timeout=_LOCKED)
     try:
         yield found
     finally:

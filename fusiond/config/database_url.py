@@ -45,6 +45,7 @@ def parse_database_url(text: str) -> DatabaseUrl:
         _ = parts.port
     except ValueError:  # what stands behind a colon is no port, or a bracket is not closed
         raise BadUrl("the URL's host or port cannot be read", _ESCAPES) from None
+    # Of two @ in front of the path, SQLAlchemy takes the first one: the rest of a password would be the host.
     if "@" in parts.path or "@" in parts.query or parts.fragment or parts.netloc.count("@") > 1:
         raise BadUrl("the URL has a character that must be escaped", _ESCAPES)
     users = [unquote(parts.username or ""), *parse_qs(parts.query).get("user", ())]

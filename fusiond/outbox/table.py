@@ -82,11 +82,21 @@ class Counted(NamedTuple):
 class Table:
     """The table of an outbox."""
 
-    def __init__(self, outbox: Outbox, *, connections: int = 3) -> None:
-        """Connects to nothing yet; `connections`: how many it may have. Raises OutboxError: the URL is of no use."""
+    def __init__(self, outbox: Outbox, *, connections: int = 3, lock_timeout: int = 0) -> None:
+        """
+        Connects to nothing yet.
+
+        Args:
+            outbox: says where the table is.
+            connections: how many it may have.
+            lock_timeout: s for which it waits for another transaction of PostgreSQL; 0: for as long as that takes.
+
+        Raises:
+            OutboxError: the URL is of no use.
+        """
         url = _url_of(outbox)
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self._engine = _engine(url, connections)
+        self._engine, self._lock_timeout = _engine(url, connections), lock_timeout
         #: for people; without what may hold a password
         self._where = "/".join(filter(None, (url.host, url.database)))
         quoted = self._engine.dialect.identifier_preparer.quote
@@ -256,6 +266,8 @@ class Table:
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
         with told(self._where), self._engine.begin() as connection:
+            if self._lock_timeout and not self.is_sqlite:
+                connection.execute(text(f"SET LOCAL lock_timeout = '{self._lock_timeout}s'"))
             yield connection
 
 

@@ -96,6 +96,14 @@ def test_an_address_that_only_the_program_reads_is_checked_there(tmp_path):
         database_url(Outbox(("a",), url_file=str(tmp_path / "none")))
 
 
+@pytest.mark.parametrize("password", ["hun@ter2", "hun/ter2", "hun?ter2", "hun#ter2", "1/ter2", "1?ter2"])
+def test_a_password_that_is_not_escaped_is_refused_and_not_quoted(password):
+    """As what stands behind the character would be the host, which is shown."""
+    with pytest.raises(ConfigError, match="%40 for @") as caught:
+        database_url(Outbox(("a",), url=f"postgresql://u:{password}@h/d"))
+    assert "ter2" not in str(caught.value)
+
+
 def test_a_daemon_for_development_takes_no_rows_of_production(tmp_path):
     """It runs beside the production daemon, with the same file and another Redis; SQLite is for development."""
     file, out = tmp_path / "fusion.yaml", tmp_path / "candidate.json"

@@ -16,6 +16,7 @@ from fusiond.errors import BrokerUnavailable
 from fusiond.job import JobStatus
 from fusiond.outbox import relay, row_carrier
 from fusiond.outbox.migrations import migration
+from fusiond.outbox.table import OutboxError, Table
 from tests.support.running import until
 
 
@@ -379,6 +380,16 @@ def test_a_table_that_notifies_nobody_is_polled(station, allow, caplog):
     assert caplog.text.count("has no trigger for `wake: notify`") == 1
     station.execute(migration(station.outbox, "sql", is_postgresql=True))
     until(lambda: relay.relay._listener is not None)
+
+
+def test_a_command_waits_for_a_lock_no_longer_than_it_says(station):
+    """Somebody else has a transaction open that holds the table."""
+    if "sqlite" in station.outbox.url:
+        pytest.skip("SQLite waits for its one writer for 5 s")
+    with contextlib.closing(station.connect()) as other:
+        other.execute("LOCK TABLE fusion_outbox")
+        with pytest.raises(OutboxError, match="lock timeout"):
+            Table(station.outbox, lock_timeout=1).retry()
 
 
 def test_old_receipts_are_deleted(station, allow):
