@@ -61,7 +61,7 @@ class OutboxState(NamedTuple):
 
     def to_json(self) -> str:
         """As it is kept in Redis."""
-        return json.dumps(self._asdict())
+        return json.dumps(self._asdict(), default=repr)  # SQLite may have bytes where a text is meant
 
     @classmethod
     def from_json(cls, said: str) -> OutboxState:

@@ -61,9 +61,9 @@ def _init(options: arguments.Options) -> None:
     outbox = entry("outbox", file.config(options.config).outboxes, options.name)
     is_postgresql, user = _database(outbox)
     roles = {"application": options.application, "relay": user if options.relay is None else options.relay}
-    for name, role in roles.items() if is_postgresql else ():
-        if not role:
-            tell(f"no rights are granted: name the role by --{name}, unless it owns the tables")
+    for name, whose in (("application", "the application"), ("relay", "the daemon")) if is_postgresql else ():
+        if not roles[name]:
+            tell(f"{whose} is granted no rights: name its role by --{name}, unless it owns the tables")
     print(migration(outbox, options.format, is_postgresql=is_postgresql, **roles), end="")
 
 

@@ -154,7 +154,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    # If the app has migrations already, name the last one: [("shop", "0007_orders")].
+    # If the app has migrations already, name the last one: [("orders", "0001_initial")].
     dependencies = []
 
     operations = [

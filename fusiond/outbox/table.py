@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool
 
 from fusiond.broker.outbox_verbs import RefusedRow
 from fusiond.config.database_url import database_url
@@ -310,7 +310,8 @@ def _engine(url: URL, connections: int) -> Engine:
         # A file that is not there must not be made: it would be empty, and the daemon's.
         path = f"file:{quote(url.database or '')}?mode=rw"
         creator = partial(sqlite3.connect, path, uri=True, timeout=_CONNECT, check_same_thread=False)
-        return create_engine("sqlite://", creator=creator, poolclass=QueuePool, pool_size=connections, max_overflow=0)
+        # Opened for each transaction: a connection that is kept would go on in a file that was deleted and made again.
+        return create_engine("sqlite://", creator=creator, poolclass=NullPool)
     # Without prepared statements it works through a PgBouncer that gives each transaction another session.
     arguments = {
         "connect_timeout": _CONNECT, "tcp_user_timeout": _GONE * 1000, "keepalives_idle": _GONE,

@@ -30,6 +30,7 @@ from fusiond import (
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
+from fusiond.broker.redis.durability import confirmation
 from fusiond.config.model import Broker
 from fusiond.job import id_of_key, new_token
 from tests.support.replicas import Servers
@@ -348,6 +349,14 @@ def test_fsync_waits_for_the_disk(redis_server, client, namespace, run, broker):
         finally:
             run(plain(as_is, "CONFIG", "SET", "appendonly", "no"))
             run(plain(as_is, "CONFIG", "SET", "appendfsync", "everysec"))
+
+
+def test_a_redis_that_is_loading_may_have_an_append_only_file():
+    """It answers INFO and says it has none: that is no reason to give up."""
+    plan = confirmation("fsync", 1)
+    next(plan)
+    with pytest.raises(BrokerUnavailable, match="loading"):
+        plan.send({"loading": "1", "aof_enabled": "0"})
 
 
 # asyncio

@@ -30,7 +30,7 @@ def test_each_command_line_of_the_docs_parses(block):
     for number, line in block.commands:
         if not line.startswith("fusiond "):
             continue
-        words = shlex.split(line.split(" < ")[0], comments=True)[1:]
+        words = shlex.split(re.split(" [<>] ", line)[0], comments=True)[1:]
         complaint = io.StringIO()
         with contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
             assert callable(parser().parse_args(words).handler)

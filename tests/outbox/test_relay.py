@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import sqlite3
 import time
 
 import pytest
@@ -301,6 +302,31 @@ def test_a_table_that_is_not_there_is_named(station):
     until(lambda: (state := station.state()) and "`fusiond outbox init` prints" in state.failing)
     said = station.state().failing
     assert ("fusion_outbox" in said, "LINE" in said) == (True, False)
+
+
+def test_a_new_file_of_sqlite_takes_the_place_of_the_old_one(station, tmp_path):
+    """In development it is deleted and made again, while the relay runs."""
+    if "postgresql" in station.outbox.url:
+        pytest.skip("a database of PostgreSQL is no file that could be replaced")
+    station.relay()
+    station.insert(id="a")
+    until(lambda: not station.rows())
+    (tmp_path / "shop.db").unlink()
+    sqlite3.connect(tmp_path / "shop.db").close()
+    station.execute(migration(station.outbox, "sql", is_postgresql=False))
+    station.insert(id="b")
+    until(lambda: station.queued() == ["a", "b"])
+
+
+def test_bytes_where_a_text_is_meant_are_refused(station):
+    """SQLite stores them as they are."""
+    if "postgresql" in station.outbox.url:
+        pytest.skip("PostgreSQL has no bytes in a text")
+    station.execute("INSERT INTO fusion_outbox (id, task) VALUES (x'61', x'6563686f'), ('b', x'6563686f')")
+    station.insert(id="good")
+    station.relay()
+    until(lambda: station.queued() == ["good"])
+    until(lambda: (state := station.state()) and state.refused == 2)
 
 
 def test_a_database_that_takes_no_write_is_told(station):

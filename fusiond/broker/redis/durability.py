@@ -12,7 +12,7 @@ from typing import Final, Literal, get_args
 
 from fusiond.broker.call import Call, Plan, as_is, plain
 from fusiond.broker.redis.server_requirements import info_call, version_of
-from fusiond.errors import BrokerUnfit
+from fusiond.errors import BrokerUnavailable, BrokerUnfit
 
 Durability = Literal["memory", "fsync", "replica"]
 DURABILITIES: Final[tuple[str, ...]] = get_args(Durability)
@@ -26,14 +26,16 @@ def confirmation(durability: Durability, replicas: int) -> Plan[Call[int] | None
     """
     The Call to send behind each enqueue: its reply is 0 if it was not confirmed in time; None: nothing to wait for.
 
-    The plan raises BrokerUnfit, before anything is stored, if this Redis cannot do it. `replicas`: how many of them
-    are to have it.
+    The plan raises BrokerUnfit, before anything is stored, if this Redis cannot do it, and BrokerUnavailable while that
+    is not known. `replicas`: how many of them are to have it.
     """
     if durability == "memory":
         return None
     if durability == "replica":
         return plain(lambda reply: int(reply >= replicas), "WAIT", replicas, CONFIRM_MS)
     info = yield info_call()
+    if info.get("loading") == "1":  # INFO is answered meanwhile, and says there is no such file
+        raise BrokerUnavailable("Redis is loading its data")
     if info.get("aof_enabled") != "1":
         raise BrokerUnfit("durability='fsync': this Redis has no append-only file; set `appendonly yes`")
     if version_of(info) >= _WAITAOF_SINCE:
