@@ -23,6 +23,7 @@ from sqlalchemy import URL, Connection, Engine, bindparam, create_engine, make_u
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from fusiond.broker.call import decoded
 from fusiond.broker.outbox_verbs import RefusedRow
 from fusiond.config.database_url import database_url
 from fusiond.config.model.outboxes import Outbox
@@ -305,11 +306,17 @@ def _url_of(outbox: Outbox) -> URL:
         raise OutboxError(str(error) if isinstance(error, ConfigError) else "the address cannot be used") from None
 
 
+def _sqlite(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, uri=True, timeout=_CONNECT, check_same_thread=False)
+    # A text that is no UTF-8 must not keep back other rows.
+    connection.text_factory = decoded
+    return connection
+
+
 def _engine(url: URL, connections: int) -> Engine:
     if url.get_backend_name() == "sqlite":
         # A file that is not there must not be made: it would be empty, and the daemon's.
-        path = f"file:{quote(url.database or '')}?mode=rw"
-        creator = partial(sqlite3.connect, path, uri=True, timeout=_CONNECT, check_same_thread=False)
+        creator = partial(_sqlite, f"file:{quote(url.database or '')}?mode=rw")
         # Opened for each transaction: a connection that is kept would go on in a file that was deleted and made again.
         return create_engine("sqlite://", creator=creator, poolclass=NullPool)
     # Without prepared statements it works through a PgBouncer that gives each transaction another session.

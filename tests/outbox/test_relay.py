@@ -80,7 +80,12 @@ def test_a_row_of_which_there_can_be_no_job_keeps_back_no_other(station):
     # as a table of one's own may be, without the checks of ours
     station.execute(LOOSE)
     station.run(station.broker.keep_events(DAEMONS, "1000 0"))
-    station.insert(*({"id": id_} | row for id_, (row, _) in BAD.items()), {"id": "good"})
+    station.insert(*({"id": id_} | row for id_, (row, _) in BAD.items()))
+    if "sqlite" in station.outbox.url:
+        station.execute(
+            "UPDATE fusion_outbox SET args = CAST(X'5B22FF225D' AS TEXT) WHERE id = 'forbidden'"
+        )  # no UTF-8
+    station.insert(id="good")
     station.relay()
     until(lambda: "good" in station.queued())
     until(lambda: (state := station.state()) and state.refused == len(BAD))
