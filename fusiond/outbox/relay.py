@@ -30,6 +30,7 @@ from fusiond.config.model import Config
 from fusiond.errors import BrokerError, ConfigError, FusionError
 from fusiond.identity import daemon_id
 from fusiond.link_messages import Apply, Command
+from fusiond.outbox.hand_over import boot_time
 from fusiond.outbox.listener import Listener
 from fusiond.outbox.row_carrier import RowCarrier, Ways
 from fusiond.outbox.row_jobs import RowJobs
@@ -76,6 +77,10 @@ class Relay:
         self._next_config: Config | None = None
         self._state = OutboxState(host=os.uname().nodename)
         self._holds = False
+        #: whether the lease had expired before this daemon said again that it hands over
+        self._has_lapsed = False
+        #: boot s until which no other daemon can have the lease
+        self._held_until = 0.0
         #: monotonic s
         self._held_at = self._counted_at = self._pruned_at = float("-inf")
         self._use(snapshot.config)
@@ -146,9 +151,11 @@ class Relay:
             self._use(config)
         if not self._holds or time.monotonic() - self._held_at >= _HOLD:
             await self._hold(LEASE_MS)
-        if not self._holds:
+        if not self._holds or self._has_lapsed:
+            # What is known of the table is old: another daemon may have handed over.
             await self._disconnect()
-            self._retries = True
+            self._retries, self._has_lapsed = True, False
+        if not self._holds:
             await wait_until_set(self._changed, _STAND_BY)
             return
         carrier = self._carrier or await self._connect()
@@ -192,9 +199,11 @@ class Relay:
 
     async def _hold(self, ms: int) -> None:
         """Say that this daemon hands over, and how the outbox stands; or learn that another one does."""
-        state = self._state._replace(at=time.time())
+        state, asked = self._state._replace(at=time.time()), boot_time()
         self._holds = await self._connection.run(self._verbs.hold_outbox(self._name, self._token, ms, state))
         self._held_at = time.monotonic()
+        self._has_lapsed |= boot_time() > self._held_until
+        self._held_until = asked + ms / 1000
 
     async def _in_table(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a method of the table in a thread, and keep the lease meanwhile. Raises OutboxError, BrokerError."""
@@ -218,6 +227,7 @@ class Relay:
         """See how many rows there are; now and then, delete old receipts."""
         if self._table is None:
             return
+        await carrier.find_left()
         counted = await self._in_table(self._table.count, carrier.queues_left)
         self._state = self._state._replace(**counted._asdict())
         self._counted_at = time.monotonic()

@@ -108,7 +108,14 @@ class RowCarrier:
                 gone = [id_ for id_ in ids if id_ not in present]
                 await self._ways.connection.run(self._ways.verbs.end_handed(queue, self._name, gone))
                 skipped += len(present)
-        self._left = {queue: _Left() for queue in await self._ways.in_table(self._table.queues)}
+        await self.find_left()
+
+    async def find_left(self) -> None:
+        """See which queues have rows: a relay that was frozen may have assigned some late, and left them."""
+        if self._deleting is not None or any(self._stored.values()):
+            return  # rows that are on their way have a queue, too
+        for queue in await self._ways.in_table(self._table.queues):
+            self._left.setdefault(queue, _Left())
 
     async def carry(self) -> bool:
         """Take some rows further; whether there may be more at once."""
@@ -166,10 +173,13 @@ class RowCarrier:
                 del self._left[queue]
             left.behind, left.until = None, time.monotonic() + _AGAIN
             return False
+        is_all = left.behind is None and len(rows) < _ROWS
         left.behind = rows[-1]
         made = await self._ways.connection.run(self._rows.make(rows))
         await self._refuse(made.reasons)
         await self._store(queue, made.jobs.get(queue, []), read_at)
+        if is_all and self._left[queue] is left:
+            del self._left[queue]  # new rows need not wait behind any
         return True
 
     async def _refuse(self, reasons: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from fusiond.config.model import Task
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.job import JobStatus
-from fusiond.outbox import row_carrier
+from fusiond.outbox import relay, row_carrier
 from fusiond.outbox.migrations import migration
 from tests.support.running import until
 
@@ -219,6 +219,33 @@ def test_one_of_two_daemons_hands_over(station):
     station.insert(id="b")
     until(lambda: station.queued() == ["a", "b"])
     assert second.relay._holds
+
+
+def test_rows_that_another_relay_has_left_are_handed_over(station, redis, monkeypatch):
+    """A relay that was frozen assigns rows to a queue, and stores none of them, after another one has begun."""
+    monkeypatch.setattr(relay, "_COUNT", 0.05)
+    station.insert(id="first")
+    station.relay()
+    until(lambda: not station.rows())
+    station.insert(id="left", queue="default")
+    until(lambda: not station.rows())
+    assert station.queued() == ["first", "left"]
+    # and new rows do not wait behind it any more
+    carrier = station.relays[0].relay._carrier
+    until(lambda: carrier.queues_left == [])
+
+
+def test_a_relay_that_was_frozen_begins_again(station, monkeypatch):
+    """Another one may have had the lease, and have left rows that this one knows nothing of."""
+    monkeypatch.setattr(relay, "_COUNT", 3600.0)
+    frozen = station.relay()
+    station.insert(id="first")
+    until(lambda: not station.rows())
+    known = frozen.relay._carrier
+    station.insert(id="left", queue="default")
+    frozen.loop.call_soon_threadsafe(setattr, frozen.relay, "_held_until", 0.0)
+    until(lambda: not station.rows())
+    assert frozen.relay._carrier is not known
 
 
 def test_a_database_that_is_away_delays_rows(station, tmp_path, allow):
