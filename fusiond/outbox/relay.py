@@ -27,6 +27,7 @@ from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, FusionError
 from fusiond.inspecting.outbox_states import outbox_sentences
+from fusiond.outbox.hand_over import boot_time
 from fusiond.outbox.listener import Listener
 from fusiond.outbox.row_carrier import RowCarrier, Ways
 from fusiond.outbox.row_jobs import RowJobs
@@ -65,6 +66,10 @@ class Relay(Carrier):
         self._holds = False
         #: what the supervisor was told is wrong; None: nothing yet
         self._warned: str | None = None
+        #: whether the lease had expired before this daemon said again that it hands over
+        self._has_lapsed = False
+        #: boot s until which no other daemon can have the lease
+        self._held_until = 0.0
         #: monotonic s
         self._held_at = self._counted_at = self._pruned_at = float("-inf")
         self._use(snapshot.config)
@@ -115,9 +120,11 @@ class Relay(Carrier):
             self._use(config)
         if not self._holds or time.monotonic() - self._held_at >= HOLD:
             await self._hold(LEASE_MS)
-        if not self._holds:
+        if not self._holds or self._has_lapsed:
+            # What is known of the table is old: another daemon may have handed over.
             await self._disconnect()
-            self._retries = True
+            self._retries, self._has_lapsed = True, False
+        if not self._holds:
             await wait_until_set(self._changed, STAND_BY)
             return
         carrier = self._carrier or await self._connect()
@@ -177,9 +184,11 @@ class Relay(Carrier):
 
     async def _hold(self, ms: int) -> None:
         """Say that this daemon hands over, and how the outbox stands; or learn that another one does."""
-        state = self._state._replace(at=time.time())
+        state, asked = self._state._replace(at=time.time()), boot_time()
         self._holds = await self._connection.run(self._verbs.hold_outbox(self._name, self._token, ms, state))
         self._held_at = time.monotonic()
+        self._has_lapsed |= boot_time() > self._held_until
+        self._held_until = asked + ms / 1000
         self._warn(state)
 
     def _warn(self, state: OutboxState) -> None:
@@ -212,6 +221,7 @@ class Relay(Carrier):
         """See how many rows there are; now and then, delete old receipts."""
         if self._table is None:
             return
+        await carrier.find_left()
         counted = await self._in_table(self._table.count, carrier.queues_left)
         state, self._counted_at = self._state._replace(**counted._asdict()), time.monotonic()
         if state != self._state:

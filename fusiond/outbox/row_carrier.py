@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _ROWS, _MOST = 500, 10_000
 #: s for which the rows of a full queue are left alone, and those that are left when all have been read
 _FULL, _AGAIN = 1.0, 0.5
+#: s after which it is seen which queues have rows, though others are on their way
+_LOOK = 60.0
 
 
 @dataclass
@@ -81,6 +83,8 @@ class RowCarrier:
         self._stored: dict[str, list[str]] = defaultdict(list)
         self._deleting: asyncio.Task[None] | None = None
         self._has_deleted = False
+        #: monotonic s: when it was last seen which queues have rows
+        self._looked_at = float("-inf")
         #: waits until Redis has kept what it was told before; None: nothing does
         self._wait: Call[int] | None = None
 
@@ -108,7 +112,17 @@ class RowCarrier:
                 gone = [id_ for id_ in ids if id_ not in present]
                 await self._ways.connection.run(self._ways.verbs.end_handed(queue, self._name, gone))
                 skipped += len(present)
-        self._left = {queue: _Left() for queue in await self._ways.in_table(self._table.queues)}
+        await self.find_left()
+
+    async def find_left(self) -> None:
+        """See which queues have rows: a relay that was frozen may have assigned some late, and left them."""
+        is_busy = self._deleting is not None or any(self._stored.values())
+        if is_busy and time.monotonic() - self._looked_at < _LOOK:
+            return
+        await self.finish()  # rows that are on their way have a queue, too
+        self._looked_at = time.monotonic()
+        for queue in await self._ways.in_table(self._table.queues):
+            self._left.setdefault(queue, _Left())
 
     async def carry(self) -> bool:
         """Take some rows further; whether there may be more at once."""
@@ -166,10 +180,13 @@ class RowCarrier:
                 del self._left[queue]
             left.behind, left.until = None, time.monotonic() + _AGAIN
             return False
+        is_all = left.behind is None and len(rows) < _ROWS
         left.behind = rows[-1]
         made = await self._ways.connection.run(self._rows.make(rows))
         await self._refuse(made.reasons)
         await self._store(queue, made.jobs.get(queue, []), read_at)
+        if is_all and self._left[queue] is left:
+            del self._left[queue]  # new rows need not wait behind any
         return True
 
     async def _refuse(self, reasons: dict[str, str]) -> None:

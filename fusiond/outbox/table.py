@@ -142,9 +142,13 @@ class Table:
 
     def queues(self) -> list[str]:
         """The queues to which rows are assigned."""
-        statement = f"SELECT DISTINCT queue FROM {self.name} WHERE queue <> '' AND refused_at IS NULL"
+        # One after the other, since so the index has the answer at once, however many rows there are.
+        following = text(f"SELECT min(queue) FROM {self.name} WHERE queue > :queue AND refused_at IS NULL")
+        found: list[str] = []
         with self._begin() as connection:
-            return [*connection.scalars(text(statement))]
+            while queue := connection.scalar(following, {"queue": found[-1] if found else ""}):
+                found.append(queue)
+        return found
 
     def assign(self, queues: dict[str, list[str]]) -> None:
         """Write into rows, given by queue, which queue they go to; it stays that one for good."""

@@ -82,9 +82,7 @@ def test_a_row_of_which_there_can_be_no_job_keeps_back_no_other(station):
     station.run(station.broker.keep_events(DAEMONS, "1000 0"))
     station.insert(*({"id": id_} | row for id_, (row, _) in BAD.items()))
     if "sqlite" in station.outbox.url:
-        station.execute(
-            "UPDATE fusion_outbox SET args = CAST(X'5B22FF225D' AS TEXT) WHERE id = 'forbidden'"
-        )  # no UTF-8
+        station.execute("UPDATE fusion_outbox SET args = CAST(X'5B22FF225D' AS TEXT) WHERE id = 'forbidden'")
     station.insert(id="good")
     station.relay()
     until(lambda: "good" in station.queued())
@@ -282,6 +280,33 @@ def test_a_relay_that_rarely_looks_keeps_its_lease(station, allow, monkeypatch):
     until(lambda: not station.state().waiting)
     at = station.state().at
     until(lambda: station.state().at > at + 0.5)
+
+
+def test_rows_that_another_relay_has_left_are_handed_over(station, redis, monkeypatch):
+    """A relay that was frozen assigns rows to a queue, and stores none of them, after another one has begun."""
+    monkeypatch.setattr(relay, "_COUNT", 0.05)
+    station.insert(id="first")
+    station.relay()
+    until(lambda: not station.rows())
+    station.insert(id="left", queue="default")
+    until(lambda: not station.rows())
+    assert station.queued() == ["first", "left"]
+    # and new rows do not wait behind it any more
+    carrier = station.relays[0].relay._carrier
+    until(lambda: carrier.queues_left == [])
+
+
+def test_a_relay_that_was_frozen_begins_again(station, monkeypatch):
+    """Another one may have had the lease, and have left rows that this one knows nothing of."""
+    monkeypatch.setattr(relay, "_COUNT", 3600.0)
+    frozen = station.relay()
+    station.insert(id="first")
+    until(lambda: not station.rows())
+    known = frozen.relay._carrier
+    station.insert(id="left", queue="default")
+    frozen.loop.call_soon_threadsafe(setattr, frozen.relay, "_held_until", 0.0)
+    until(lambda: not station.rows())
+    assert frozen.relay._carrier is not known
 
 
 def test_a_database_that_is_away_delays_rows(station, tmp_path, allow):
