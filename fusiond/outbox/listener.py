@@ -20,6 +20,8 @@ class Listener:
             quoted = connection.dialect.identifier_preparer.quote_identifier(channel)
             connection.execute(text(f"LISTEN {quoted}"))
             driver: Any = connection.connection.driver_connection
+            #: whether a pooler is in between: it may give each transaction another session, and pass on no notification
+            self.is_pooled = connection.scalar(text("SELECT pg_backend_pid()")) != driver.info.backend_pid
         self._driver, self._socket = driver, driver.fileno()
         #: whether the connection has ended: another listener is needed
         self.is_lost = False

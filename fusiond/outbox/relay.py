@@ -137,7 +137,8 @@ class Relay(Carrier):
 
     async def _rest(self, carrier: RowCarrier) -> None:
         """Until there may be something to do. Meanwhile the lease is kept, and it is seen whether rows still wait."""
-        poll = self._outbox.poll if self._listener is None else max(self._outbox.poll, _LISTENING)
+        hears = self._listener is not None and not self._listener.is_pooled
+        poll = max(self._outbox.poll, _LISTENING) if hears else self._outbox.poll
         ends = time.monotonic() + carrier.pause(poll)
         while self._holds and not self._changed.is_set() and (left := ends - time.monotonic()) > 0:
             await wait_until_set(self._changed, min(left, HOLD))
@@ -166,6 +167,10 @@ class Relay(Carrier):
             if await self._in_table(self._table.tells):
                 connection = await self._in_table(self._table.connect)
                 self._listener = Listener(connection, self._table.channel, self._changed)
+                if self._listener.is_pooled:
+                    log.warning(
+                        "the address leads to a pooler, which may pass on no notification: rows are polled, too"
+                    )
             elif not self._is_untold:
                 where = f"{self._table.name} has no trigger for `wake: notify`"
                 log.warning("%s; `fusiond outbox init` prints it; until then rows are looked for as with `poll`", where)

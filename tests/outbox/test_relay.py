@@ -3,7 +3,10 @@
 import contextlib
 import json
 import re
+import shutil
+import socket
 import sqlite3
+import subprocess
 import time
 
 import pytest
@@ -18,7 +21,8 @@ from fusiond.job import JobStatus
 from fusiond.outbox import relay, row_carrier
 from fusiond.outbox.migrations import migration
 from fusiond.outbox.table import OutboxError, Table
-from tests.support.running import until
+from tests.support.replicas import free_port
+from tests.support.running import end_with_parent, until
 
 
 def test_a_committed_row_becomes_a_job(station):
@@ -436,6 +440,41 @@ def test_a_table_that_notifies_nobody_is_polled(station, allow, caplog):
     assert caplog.text.count("has no trigger for `wake: notify`") == 1
     station.execute(migration(station.outbox, "sql", is_postgresql=True))
     until(lambda: relay.relay._listener is not None)
+
+
+def test_behind_a_pooler_rows_are_polled(station, request, allow, caplog, monkeypatch):
+    """In transaction mode PgBouncer passes on no notification."""
+    if "sqlite" in station.outbox.url:
+        pytest.skip("SQLite has no pooler")
+    monkeypatch.setattr(relay, "_LISTENING", 600.0)
+    allow(wake="notify")
+    station.execute(migration(station.outbox, "sql", is_postgresql=True))
+    with pooled(request.getfixturevalue("postgres"), request.getfixturevalue("database")) as url:
+        allow(url=url)
+        running = station.relay()
+        until(lambda: running.relay._listener is not None)
+        station.insert(id="a")
+        until(lambda: station.queued() == ["a"])
+        running.close()
+    assert "leads to a pooler" in caplog.text
+
+
+@contextlib.contextmanager
+def pooled(server, name):
+    """The address of a PgBouncer in front of the database."""
+    program, port = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin"), free_port()
+    if program is None:
+        pytest.skip("this machine has no pgbouncer; install it")
+    file = server.directory / f"pgbouncer-{port}.ini"
+    file.write_text(
+        f"[databases]\n{name} = host={server.directory} port={server.port} user=postgres\n"
+        "[pgbouncer]\nauth_type = any\n"
+        f"listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\npool_mode = transaction\n"
+    )
+    with subprocess.Popen([program, "-q", file], preexec_fn=end_with_parent, **server._as) as process:  # noqa: PLW1509
+        until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/{name}"
+        process.terminate()
 
 
 def test_a_command_waits_for_a_lock_no_longer_than_it_says(station):
