@@ -34,6 +34,8 @@ PARTS = {
     "soak": "tests.soak",
     "chaos": "tests.chaos --full",
     "seeded bugs": "tests.chaos --bugs",
+    "outboxes": "tests.chaos.outboxes --full",
+    "seeded bugs of outboxes": "tests.chaos.outboxes --bugs",
     "failpoints": "tests.chaos.matrix --times 10 --beside 2",
     "fuzzing": "tests.fuzz",
 }

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "it can run here"),
     pytest.mark.skipif(not has_compiler(), reason="a small library, which gcc makes, tells what Redis has synced"),
 ]
-#: how many of the mistakes a run looks for, others with each `--seed`; further tries for one that needs a certain moment
+#: how many of the mistakes a run looks for, others with each `--seed`; further tries, if one needs a certain moment
 SOME, AGAIN = 1, 3
 
 

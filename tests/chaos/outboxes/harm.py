@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
+from tests.chaos.outboxes.site import LEASE
 from tests.failpoints import parse
 from tests.support.running import send
 
@@ -23,6 +24,8 @@ from tests.support.running import send
 WHILE, LONG = 1.9, 7.0
 #: s from one kill of an application to the next
 PAUSE = 1.0
+#: s after which a relay that has gone on is killed, so that it gets other failpoints
+THEN = 1.0
 #: s in which a relay that has noted a failpoint is killed or has stopped
 GRACE = 0.3
 #: failpoints of one start of a relay; not all, so that the rare ones fire, too
@@ -43,8 +46,9 @@ class Harm:
     def __init__(self, site, story, rand):
         self._site, self._story, self._rand = site, story, rand
         self._read = 0
-        #: monotonic s at which a process goes on → its pid
-        self._stopped = []
+        #: monotonic s, signal, pid: what goes on then, or is killed
+        self._signals = []
+        #: monotonic s of the last kill that no failpoint was for
         self._killed_at = time.monotonic()
         self.losses, self.done = [], Counter()
 
@@ -54,9 +58,13 @@ class Harm:
         while len(self._site.applications) < self._story.applications:
             self._site.start_application(self._rand.randrange(10**9), self._story.slowest, self._story.pause)
         self._hear()
-        self._resume()
+        self._send_due()
         if self._story.kills_applications and time.monotonic() - self._killed_at > PAUSE:
             self._kill_application()
+        if self._story.armed == 1 and not self._signals and time.monotonic() - self._killed_at > 2 * PAUSE:
+            self._killed_at = time.monotonic()
+            # So that the other one, which has failpoints, gets the outbox: a relay that is soon back has it still.
+            self._site.relays[1].rest(LEASE + 0.3)
 
     def end(self):
         """Return when no application runs, no failpoint fires, and relays run that have none."""
@@ -65,14 +73,16 @@ class Harm:
         self._site.fired.rename(self._site.fired.with_suffix(".old"))
         time.sleep(GRACE)
         self._hear()
-        while self._stopped:
-            self._resume()
+        while self._signals:
+            self._send_due()
             time.sleep(0.02)
-        self._keep_relays()
+        while any(relay.is_dead for relay in self._site.relays):
+            self._keep_relays()
+            time.sleep(0.02)
 
     def _keep_relays(self):
         for place, relay in enumerate(self._site.relays):
-            if relay.is_dead:
+            if relay.is_dead and not relay.rests:
                 few = min(FEW, len(self._story.rules)) if place < self._story.armed else 0
                 relay.start(",".join(self._rand.sample(self._story.rules, few)))
 
@@ -100,12 +110,14 @@ class Harm:
             (self._site.redis.lose if meanwhile == "Redis loses" else self._site.redis.restart)()
             self.losses.append(Loss(at, time.time()))
         seconds = {"it waits": WHILE, "it waits long": LONG}.get(meanwhile, self._rand.uniform(0.0, WHILE))
-        self._stopped.append((time.monotonic() + seconds, pid))
+        at = time.monotonic() + seconds
+        self._killed_at = time.monotonic() + seconds
+        self._signals += [(at, signal.SIGCONT, pid), (at + THEN, signal.SIGKILL, pid)]
 
-    def _resume(self):
-        for due in [each for each in self._stopped if each[0] <= time.monotonic()]:
-            send(signal.SIGCONT, due[1])
-            self._stopped.remove(due)
+    def _send_due(self):
+        for due in [each for each in self._signals if each[0] <= time.monotonic()]:
+            send(*due[1:])
+            self._signals.remove(due)
 
     def _kill_application(self):
         self._killed_at = time.monotonic()

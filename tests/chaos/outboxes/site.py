@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from fusiond import paths
@@ -153,6 +154,17 @@ class Relay:
         self._state.mkdir()
         shutil.copy(paths.current_snapshot(site.daemon.state), self._state)
         self.process = None
+        #: monotonic s
+        self._rests_until = 0.0
+
+    def rest(self, seconds):
+        """Kill it, and leave it dead for so long."""
+        self.close()
+        self._rests_until = time.monotonic() + seconds
+
+    @property
+    def rests(self):
+        return time.monotonic() < self._rests_until
 
     def start(self, rule=""):
         """With this failpoint."""
@@ -221,16 +233,14 @@ class Site:
 
     def start_application(self, seed, slowest, pause):
         """One more; the arguments of application.py."""
-        words = [self.data.target, self.tried, seed, slowest, pause]
+        program = str(Path(__file__).with_name("application.py"))
+        words = [sys.executable, "-P", program, self.data.target, self.tried, seed, slowest, pause]
         with self.log.open("ab") as log:
-            self.applications.append(
-                subprocess.Popen(
-                    [sys.executable, "-P", str(Path(__file__).with_name("application.py")), *map(str, words)],
-                    stdout=log,
-                    stderr=log,
-                    preexec_fn=end_with_parent,  # noqa: PLW1509
-                )  # fmt: skip
-            )
+            started = subprocess.Popen(
+                list(map(str, words)), stdout=log, stderr=log,
+                preexec_fn=end_with_parent,  # noqa: PLW1509
+            )  # fmt: skip
+        self.applications.append(started)
 
     def kill_application(self, place=0):
         """One of them."""

@@ -8,6 +8,7 @@ only what ran shortly before Redis has lost something may have run again behind 
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tests.chaos.outboxes.harm import Harm, rules, seeded
 from tests.chaos.outboxes.site import Site
@@ -57,7 +58,7 @@ STORIES = {
         armed=1,
     ),
     "Redis cut back": Story(
-        rules=rules(STORED + ("delete.after",), ["stop"], 0.3), meanwhile=("Redis loses",), appendfsync="everysec"
+        rules=rules((*STORED, "delete.after"), ["stop"], 0.3), meanwhile=("Redis loses",), appendfsync="everysec"
     ),
     "storm": Story(
         1200, rules(POINTS, ["kill", "stop"], 0.2), meanwhile=ALL, kills_applications=True, slowest=3.0,
@@ -134,16 +135,5 @@ def _is_explained(times, account):
     times = sorted(times)
     return all(
         any(loss.at - UNSYNCED <= before <= loss.until and after >= loss.at for loss in account.losses)
-        for before, after in zip(times, times[1:], strict=False)
+        for before, after in pairwise(times)
     )
-
-
-def violations(name, edits=(), seed=0, **where):
-    """Of one story."""
-    began = time.monotonic()
-    account = tell(STORIES[name], edits, seed, **where)
-    found = [*judge(account)]
-    print(
-        f"{name}: {len(account.committed)} rows, {sum(account.done.values())} harms, {time.monotonic() - began:.1f} s"
-    )
-    return found
