@@ -3,11 +3,14 @@
 import functools
 import re
 import shlex
+import sqlite3
 import sys
 from pathlib import Path
 
 from fusiond.broker.call import as_is, plain
 from fusiond.client import Client
+from fusiond.config.model import Outbox
+from fusiond.outbox.migrations import migration
 from tests.support.fusiond_command import fusiond
 from tests.support.running import Running, until
 
@@ -36,6 +39,7 @@ flows:
   nightly_etl: {queue: reports, steps: {load: {task: report, inputs: {day: input.day}}}}
   endless: {queue: reports, steps: {wait: {task: clean, kwargs: {argv: [sleep, "1000"]}}}}
 cron: {nightly: {task: report, schedule: "0 2 * * *", timezone: Europe/Berlin}}
+outboxes: {shop: {url: "sqlite:///DIRECTORY/shop.db", tasks: [send_otp]}}
 workers: {main: {queues: "*", processes: 2}, reports: {queues: [reports], processes: 2}}
 """
 #: what `fusiond import` reads
@@ -66,8 +70,11 @@ class Desk(Running):
 
     def __init__(self):
         super().__init__()
-        self.start(FILE)
-        self.reload(FILE.replace("processes: 2", "processes: 3"))
+        text = FILE.replace("DIRECTORY", str(self.directory))
+        with self._shop() as shop:
+            shop.executescript(migration(Outbox(("send_otp",)), "sql", is_postgresql=False))
+        self.start(text)
+        self.reload(text.replace("processes: 2", "processes: 3"))
         self.client = Client(self.url)
         for name, text in (IMPORTED | {"cleanup.yaml": IMPORTED["report.yaml"]}).items():
             self._put(name, text)
@@ -106,6 +113,8 @@ class Desk(Running):
             return sys.executable
         if word.startswith(("/etc/", "/tmp/")):
             return str(self.directory) + word
+        if words[:2] == ["outbox", "drop"] and re.fullmatch("[0-9a-f-]{36}", word):
+            return self._refused(word)
         if word == "STEP":
             return "wait"
         if word == "RUN":
@@ -116,6 +125,19 @@ class Desk(Running):
         if word == "JOB" or re.fullmatch(r"(reports|sms)/[\w:-]{12,}", word):
             return self._broken() if words[0] == "broken" else self._job(words[:2])
         return word
+
+    def _shop(self):
+        """The database of the outbox."""
+        return sqlite3.connect(self.directory / "shop.db", timeout=20)
+
+    def _refused(self, row):
+        """The id of a row that is refused when the command comes."""
+        with self._shop() as shop:
+            values = "(?, 'unknown', 1, 'it is unknown')"
+            shop.execute(
+                f"INSERT OR REPLACE INTO fusion_outbox (id, task, refused_at, refused_because) VALUES {values}", [row]
+            )
+        return row
 
     def _job(self, verb):
         """One that the command can be used on."""
