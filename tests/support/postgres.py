@@ -44,7 +44,9 @@ class Postgres:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.settings = {"fsync": "off", "listen_addresses": "127.0.0.1", **settings}
+        # Shared memory of the system would outlive a server that is killed.
+        own = {"fsync": "off", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
+        self.settings = {**own, **settings}
         options = ("--username", ADMIN, "--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync")
         self._run("initdb", *options, "--pgdata", str(self.data))
 
