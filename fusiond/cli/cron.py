@@ -120,9 +120,8 @@ def _tell_ticks(entries: list[CronEntry], now: float, options: arguments.Options
         )
     found.sort(key=lambda tick: (tick[0], tick[1].name))
     document, rows = [], []
-    # Seconds that no tick has would cut the zone off.
-    clock = "%H:%M:%S" if any(at // 1000 % 60 for at, _, _ in found) else "%H:%M"
     for at, each, times in found:
+        clock = "%H:%M:%S" if at // 1000 % 60 else "%H:%M"  # seconds that are 0 would cut the zone off
         here = datetime.fromtimestamp(at / 1000, UTC).astimezone()
         there = here.astimezone(ZoneInfo(each.timezone))
         known = {"at": at, "local": here.isoformat(), "in_its_zone": there.isoformat(), "times": times}

@@ -175,5 +175,5 @@ cron:
     assert [tick["times"] for tick in ticks if tick["name"] == "pulse"] == [17_280]
     [nightly] = [tick for tick in ticks if tick["name"] == "nightly"]
     assert nightly["in_its_zone"].endswith("T02:00:00+09:00")
-    assert "02:00:00 Asia/Tokyo" in desk.fusiond("cron", "list", "--until", "tomorrow").out
+    assert "02:00 Asia/Tokyo" in desk.fusiond("cron", "list", "--until", "tomorrow").out
     assert desk.fusiond("cron", "list", "--until", "never").status == 2

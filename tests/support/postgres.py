@@ -130,7 +130,7 @@ class Postgres:
 
 
 @pytest.fixture(scope="session")
-def postgres():
+def _postgres():
     """A server for all tests of this process."""
     if why := missing():
         pytest.skip(why)
@@ -139,6 +139,14 @@ def postgres():
         yield server.start()
     finally:
         server.remove()
+
+
+@pytest.fixture
+def postgres(_postgres):
+    """That server; a test that kills what this process has started may have killed it."""
+    if _postgres.process.poll() is not None:
+        _postgres.start()
+    return _postgres
 
 
 @pytest.fixture
