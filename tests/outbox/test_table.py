@@ -9,17 +9,19 @@ from fusiond.outbox.table import OutboxError, Table
 from tests.support.running import until
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def guarded(postgres):
     """Where a server listens that asks the role `guarded` for a password."""
-    rules = postgres.data / "pg_hba.conf"
+    at, rules = f"127.0.0.1:{postgres.port}", postgres.data / "pg_hba.conf"
+    if "guarded" in rules.read_text():
+        return at
     rules.write_text(f"host all guarded 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
     with postgres.connect() as connection:
         connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'sesame'")
         connection.execute("SELECT pg_reload_conf()")
         asks = "SELECT count(*) FROM pg_hba_file_rules WHERE auth_method = 'scram-sha-256'"
         until(lambda: connection.execute(asks).fetchone()[0])
-    return f"127.0.0.1:{postgres.port}"
+    return at
 
 
 @pytest.mark.parametrize(
