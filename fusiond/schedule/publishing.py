@@ -127,7 +127,7 @@ class Publisher:
         with refusals_logged("the list of queues did not reach Redis"):
             await self._connection.run(self._broker.declare(config.queues))
             is_written = True
-        for reply in await self._connection.run_many(list(_queue_settings(self._broker, config))):
+        for reply in await self._connection.run_many(list(queue_settings(self._broker, config))):
             with refusals_logged("a queue's settings did not reach Redis"):
                 if isinstance(reply, BrokerError):
                     is_written = False
@@ -209,7 +209,7 @@ def _suspend_tasks(broker: Verbs) -> Plan[None]:
     yield [broker.suspend_tasks(name, suspended, by="file", on=None) for name in names]
 
 
-def _queue_settings(broker: Verbs, config: Config) -> Iterator[Call[Any]]:
+def queue_settings(broker: Verbs, config: Config) -> Iterator[Call[Any]]:
     """Write each queue's settings; the queues are declared before."""
     # in each queue: a call may send a job of any task there
     failure_ttls = {task.name: round(task.failure_ttl * 1000) for task in config.tasks.values()}

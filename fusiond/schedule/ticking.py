@@ -17,7 +17,7 @@ does the rest, even if Redis was away for an hour.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -49,10 +49,18 @@ GIVE_WAY: Final = 5_000
 class Ticker:
     """The cron entries of one daemon's configuration."""
 
-    def __init__(self, broker: Verbs, connection: AsyncConnection, daemon: str, note: Note = nobody) -> None:
-        """`note`: is told of events."""
+    def __init__(
+        self,
+        broker: Verbs,
+        connection: AsyncConnection,
+        daemon: str,
+        note: Note = nobody,
+        clock: Callable[[], float] = monotonic_ms,
+    ) -> None:
+        """`note`: is told of events; `clock`: ms, from any moment."""
         self._broker, self._connection, self._daemon = broker, connection, daemon
         self._runs = RunControl(broker)
+        self._clock = clock
         self._watched: dict[str, WatchedEntry] = {}
         self._overdue, self._note = OverdueLog(note), note
         #: number of the configuration among those of all daemons; 0: Redis refused to give one
@@ -69,13 +77,13 @@ class Ticker:
 
     def until_next(self) -> float:
         """Seconds to the next round, at most half a minute."""
-        now = monotonic_ms()
+        now = self._clock()
         wait = min((each.look_at - now for each in self._watched.values()), default=LOOK_AGAIN)
         return max(0.0, min(wait, LOOK_AGAIN)) / 1000
 
     async def run_once(self) -> None:
         """Take each entry whose time has come a step further. Raises BrokerUnavailable; what is left stays due."""
-        now = monotonic_ms()
+        now = self._clock()
         looked = await self._look([each for each in self._watched.values() if each.look_at <= now])
         unfinished = [each for each in looked if each.state.decided]
         settled = [each for each in looked if not each.state.decided]
@@ -110,9 +118,9 @@ class Ticker:
                 await self._connection.run(self._broker.cron_write(state, **unknown))
 
     async def _look(self, due: Sequence[WatchedEntry]) -> list[WatchedEntry]:
-        asked = monotonic_ms()
+        asked = self._clock()
         replies = await self._ask(due, [self._broker.cron_state(each.entry.name) for each in due])
-        looked_at = (asked + monotonic_ms()) / 2
+        looked_at = (asked + self._clock()) / 2
         for each, state in replies:
             each.state, each.looked_at = state, looked_at
         return [each for each, _ in replies]
@@ -153,7 +161,7 @@ class Ticker:
         known = [states[name] for name in aliases if name in states and states[name].first_seen is not None]
         if not known:
             return True
-        watched.look_at = monotonic_ms() + GIVE_WAY
+        watched.look_at = self._clock() + GIVE_WAY
         declarations = await run(broker.cron_declarations())
         if any(each.entry in aliases and each.living and each.daemon != self._daemon for each in declarations):
             return False
@@ -190,7 +198,7 @@ class Ticker:
         newer = drift.outranking(entry, (self.generation, watched.digest), self._daemon, declarations)
         if newer is None:
             return False
-        watched.look_at, watched.declared = monotonic_ms() + GIVE_WAY, False
+        watched.look_at, watched.declared = self._clock() + GIVE_WAY, False
         if watched.outranked_by != (newer.generation, newer.digest):
             watched.outranked_by = newer.generation, newer.digest
             log.warning(
@@ -230,7 +238,7 @@ class Ticker:
             if reply == "refused":
                 continue
             if reply == "asked":
-                each.look_at = monotonic_ms() + ENDED_YET
+                each.look_at = self._clock() + ENDED_YET
             else:
                 ended.append(each)
             if not each.replacing:
@@ -317,11 +325,10 @@ class Ticker:
                 answered.append((each, reply))
         return answered
 
-    @staticmethod
-    def _put_off(watched: WatchedEntry, error: BrokerError) -> None:
+    def _put_off(self, watched: WatchedEntry, error: BrokerError) -> None:
         """Redis has refused something about this entry: it is tried again later."""
         log.error("cron entry '%s' cannot tick: %s", watched.entry.name, error)
-        watched.look_at = monotonic_ms() + TRY_AGAIN
+        watched.look_at = self._clock() + TRY_AGAIN
 
 
 def _decided(watched: WatchedEntry) -> DecidedTicks:

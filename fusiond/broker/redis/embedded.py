@@ -193,6 +193,13 @@ def environment() -> dict[str, str]:
 
 def start(words: Sequence[str], state: Path, held: int, output: ServerOutput) -> subprocess.Popen[bytes]:
     """Start the server, holding the lock `held`, and write its pid to `server.pid`."""
+    server = launch(words, state, pass_fds=(held,), stdout=output.writer, stderr=output.writer)
+    (state / "server.pid").write_text(str(server.pid))
+    return server
+
+
+def launch(words: Sequence[str], directory: Path, **more: Any) -> subprocess.Popen[bytes]:
+    """Start a server that ends when this process does; `more`: as of Popen. Raises CannotRun."""
     libc = ctypes.CDLL(None)
     parent = os.getpid()
 
@@ -203,21 +210,17 @@ def start(words: Sequence[str], state: Path, held: int, output: ServerOutput) ->
 
     try:
         # A process group of its own: Ctrl-C in a terminal is for the supervisor, which stops Redis last.
-        server = subprocess.Popen(
+        return subprocess.Popen(
             words,
-            cwd=state,
+            cwd=directory,
             env=environment(),
-            pass_fds=(held,),
             process_group=0,
             stdin=subprocess.DEVNULL,
-            stdout=output.writer,
-            stderr=output.writer,
             preexec_fn=die_with_parent,  # noqa: PLW1509 - this process has one thread still
+            **more,
         )
     except OSError as error:
         raise CannotRun(f"{words[0]} cannot be started: {error.strerror}; install redis-server 7.0 or newer") from None
-    (state / "server.pid").write_text(str(server.pid))
-    return server
 
 
 def answers(path: Path) -> bool:

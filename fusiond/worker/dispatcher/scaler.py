@@ -110,11 +110,7 @@ class Scaler:
         if not (queues := self._dispatcher.planner.queues.may_have_jobs):
             return 0.0, 0.0
         found = await self._connection.run_many([self._broker.counts(queue) for queue in queues])
-        counts = [one for one in found if isinstance(one, Counts) and _could_run(one)]
-        started = sum(one.started for one in counts)
-        share = min(1.0, running / started) if started else 1.0
-        oldest = max((one.oldest_wait_ms or 0 for one in counts), default=0) / 1000
-        return share * sum(one.queued + one.inbox for one in counts), oldest
+        return scaling.waiting_share([one for one in found if isinstance(one, Counts)], running)
 
     def _scale(self, change: Change) -> None:
         group, former = self._dispatcher.conf.group, self._dispatcher.pool.capacity.processes
@@ -127,9 +123,3 @@ class Scaler:
         )  # fmt: skip
         self._dispatcher.scale(change.processes)
         self._tell(self.describe())
-
-
-def _could_run(counts: Counts) -> bool:
-    """Whether more children would run jobs of the queue."""
-    suspended = counts.suspended_by_operator or counts.suspended_by_file
-    return not suspended and (counts.max_running is None or counts.started < counts.max_running)

@@ -17,11 +17,12 @@ Several hosts do this each by itself, and do not work against each other:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from fusiond.broker.records import Counts
 from fusiond.config.model.worker_groups import Scaling
 
 #: s; of a look at the jobs that have ended; without a need for so many children
@@ -72,6 +73,27 @@ def next_size(
     if not looks:
         return None
     return _up(processes, concurrency, scaling, looks) or _down(processes, concurrency, scaling, looks, since)
+
+
+def waiting_share(queues: Iterable[Counts], running: int) -> tuple[float, float]:
+    """
+    This group's share of what waits, and how long a job has waited at most, in seconds.
+
+    Args:
+        queues: what is in the queues of the group that may have jobs.
+        running: jobs of the group that run.
+    """
+    counts = [one for one in queues if _could_run(one)]
+    started = sum(one.started for one in counts)
+    share = min(1.0, running / started) if started else 1.0
+    oldest = max((one.oldest_wait_ms or 0 for one in counts), default=0) / 1000
+    return share * sum(one.queued + one.inbox for one in counts), oldest
+
+
+def _could_run(counts: Counts) -> bool:
+    """Whether more children would run jobs of the queue."""
+    suspended = counts.suspended_by_operator or counts.suspended_by_file
+    return not suspended and (counts.max_running is None or counts.started < counts.max_running)
 
 
 def _up(processes: int, concurrency: int, scaling: Scaling, looks: Sequence[Look]) -> Change | None:

@@ -1,0 +1,273 @@
+"""
+A load: which jobs arrive when, and for each attempt how long it runs and how it ends.
+
+A file of JSON lines. A line written by hand is a stream of arrivals at random:
+
+    {"task": "send_otp", "rate": "20/s", "takes": {"p50": "80ms", "p99": "900ms"}, "fails": 0.01}
+
+The lines of a recording are single arrivals and attempts, which recordings.py reads. Each draw depends on the seed, the
+job and the attempt alone: so two files are compared with the same jobs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+from fusiond.config import units
+from fusiond.config.lint.suggest import nearest
+from fusiond.config.model.limits import jobs_and_seconds
+from fusiond.errors import FusionError
+
+#: jobs a second of one line, and jobs of a whole simulation, at most: an hour of work on two cores
+MOST_PER_SECOND, MOST_JOBS = 10_000, 10_000_000
+#: keys of a line written by hand
+_KEYS = ("task", "rate", "from", "for", "takes", "fails", "keys")
+#: s; of an attempt
+_SHORTEST = 1e-4
+_NORMAL = NormalDist()
+
+
+class LoadError(FusionError):
+    """A load cannot be used; says the line and the remedy."""
+
+
+class Run(NamedTuple):
+    """How one attempt goes."""
+
+    #: s
+    takes: float
+    #: finished, failed, retry, timeout, crashed, snoozed or canceled
+    outcome: str
+    #: s until the next attempt, if it is snoozed
+    delay: float = 0.0
+
+
+class Arrival(NamedTuple):
+    """A job that a producer enqueues."""
+
+    #: ms from the begin of the load
+    at_ms: int
+    id: str
+    task: str
+    #: ms from then until it may begin
+    delay_ms: int = 0
+    #: what the arguments have by which limits count, queues take turns and jobs are unique; empty: a value of its own
+    by: str = ""
+    fair_by: str = ""
+    #: its attempts, if they are known
+    runs: tuple[Run, ...] = ()
+
+
+class RunTimes(NamedTuple):
+    """How long the attempts of a task run, and how many fail."""
+
+    #: quantile, as a standard normal deviate, and the logarithm of the seconds there; ascending
+    points: tuple[tuple[float, float], ...]
+    #: share of the attempts, 0 to 1
+    fails: float
+    #: s; no attempt runs longer
+    most: float = math.inf
+
+    def draw(self, first: float, second: float) -> Run:
+        """The attempt that two numbers, evenly distributed from 0 to 1, stand for; between two points it is lognormal."""
+        deviate = _NORMAL.inv_cdf(min(max(first, 1e-9), 1 - 1e-9))
+        (z0, s0), (z1, s1) = self.points[0], self.points[-1]
+        for (z0, s0), (z1, s1) in pairwise(self.points):
+            if deviate <= z1:
+                break
+        slope = (s1 - s0) / (z1 - z0) if z1 > z0 else 0.0
+        takes = min(self.most, math.exp(s0 + slope * (deviate - z0)))
+        return Run(takes, "retry" if second < self.fails else "finished")
+
+
+def run_times(quantiles: Mapping[float, float], fails: float, most: float = math.inf) -> RunTimes:
+    """From the seconds at quantiles, each between 0 and 1."""
+    points = sorted((_NORMAL.inv_cdf(q), math.log(max(_SHORTEST, s))) for q, s in quantiles.items())
+    return RunTimes(tuple(points), fails, most)
+
+
+class Stream(NamedTuple):
+    """One line written by hand."""
+
+    task: str
+    #: jobs a second
+    rate: float
+    #: s from the begin of the load; s, None: to the end of the simulation
+    begin: float
+    length: float | None
+    run_times: RunTimes
+    #: how many different values the arguments of its jobs have; None: each job has its own
+    keys: int | None
+
+
+class Load:
+    """What a simulation replays."""
+
+    def __init__(self, streams: list[Stream], seed: int, times: Mapping[str, RunTimes], arrivals: Recorded | None) -> None:
+        """`times`: of tasks whose jobs come from elsewhere, such as cron entries; `arrivals`: of a recording."""
+        self.streams, self.seed, self._recorded = streams, seed, arrivals
+        self._times = {stream.task: stream.run_times for stream in streams} | dict(times)
+        #: tasks of which no run time is known: their jobs take no time
+        self.unknown_times: set[str] = set()
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that it names."""
+        return self._times.keys() | (self._recorded.tasks if self._recorded else set())
+
+    def length(self) -> float:
+        """Seconds that it lasts; an hour, if its lines do not say."""
+        ends = [stream.begin + stream.length for stream in self.streams if stream.length is not None]
+        ends += [self._recorded.length] if self._recorded else []
+        return max(ends, default=3600.0)
+
+    def arrivals(self, length: float, scale: float) -> Iterator[Arrival]:
+        """The arrivals in their order; `length`: s; `scale`: so many times as many."""
+        jobs = sum(stream.rate * scale * min(stream.length or length, length) for stream in self.streams)
+        jobs += self._recorded.jobs * scale if self._recorded else 0
+        if jobs > MOST_JOBS or any(stream.rate * scale > MOST_PER_SECOND for stream in self.streams):
+            raise LoadError(
+                f"the load has {jobs:,.0f} jobs; a simulation takes at most {MOST_JOBS:,}, and {MOST_PER_SECOND:,} a"
+                " second of one line: write lower rates, or give a shorter --for or a lower --scale"
+            )
+        parts = [self._of_stream(n, stream, length, scale) for n, stream in enumerate(self.streams)]
+        if self._recorded:
+            parts.append(scaled(self._recorded.arrivals(), scale, Random(self.seed)))
+        for arrival in heapq.merge(*parts):
+            if arrival.at_ms >= length * 1000:
+                return
+            yield arrival
+
+    def run(self, task: str, job: str, attempt: int) -> Run:
+        """The attempt of a job whose runs are not known: 1 is the first."""
+        times = self._times.get(task)
+        if times is None:
+            self.unknown_times.add(task)
+            return Run(0.0, "finished")
+        digest = blake2b(f"{self.seed} {job} {attempt}".encode(), digest_size=16).digest()
+        first, second = (int.from_bytes(half) / 2**64 for half in (digest[:8], digest[8:]))
+        return times.draw(first, second)
+
+    def _of_stream(self, number: int, stream: Stream, length: float, scale: float) -> Iterator[Arrival]:
+        """Its arrivals: a Poisson process."""
+        rand, at, n = Random(f"{self.seed} {number}"), stream.begin, 0
+        end = length if stream.length is None else stream.begin + stream.length
+        while (at := at - math.log(1.0 - rand.random()) / (stream.rate * scale)) < end:
+            n += 1
+            key = str(int(rand.random() * stream.keys)) if stream.keys else ""
+            yield Arrival(int(at * 1000), f"load:{number}:{n}", stream.task, 0, key, key)
+
+
+class Recorded(NamedTuple):
+    """A recording."""
+
+    #: epoch s of its first arrival; s to the last one
+    began: float
+    length: float
+    jobs: int
+    tasks: set[str]
+    #: the arrivals in their order
+    arrivals: Callable[[], Iterator[Arrival]]
+
+
+def scaled(arrivals: Iterable[Arrival], scale: float, rand: Random) -> Iterator[Arrival]:
+    """So many times the arrivals, in their order: each copy comes within a minute of its original."""
+    later: list[Arrival] = []
+    for arrival in arrivals:
+        while later and later[0] <= arrival:
+            yield heapq.heappop(later)
+        copies = int(scale) + (rand.random() < scale % 1)
+        for n in range(1, copies):
+            moved = arrival.at_ms + int(rand.random() * 60_000)
+            heapq.heappush(later, arrival._replace(at_ms=moved, id=f"{arrival.id}.{n}"))
+        if copies:
+            yield arrival
+    while later:
+        yield heapq.heappop(later)
+
+
+def read_load(path: str, seed: int) -> tuple[Load, list[str]]:
+    """The load of a file, and what is to be said of it. Raises LoadError."""
+    from fusiond.simulation.recordings import Recording
+
+    notes: list[str] = []
+    streams, recording = [], Recording()
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                where = f"{path}, line {number}"
+                try:
+                    said = json.loads(line)
+                except ValueError:
+                    if not line.endswith(b"\n"):
+                        notes.append(f"{where}: the recording is cut there, and its last line is left out")
+                        continue
+                    raise LoadError(f"{where}: this is not JSON; each line is one object") from None
+                if not isinstance(said, dict):
+                    raise LoadError(f"{where}: write an object, such as {_EXAMPLE}")
+                if not recording.take(said, where):
+                    streams.append(stream(said, where))
+    except OSError as error:
+        raise LoadError(f"{path}: {error.strerror}; give the file of a load, as docs/what-if.md has it") from None
+    recorded, times = recording.end()
+    if not streams and recorded is None:
+        raise LoadError(f"{path} has no jobs; write lines such as {_EXAMPLE}")
+    return Load(streams, seed, times, recorded), notes + recording.notes
+
+
+_EXAMPLE = '{"task": "send_otp", "rate": "20/s", "takes": "80ms"}'
+
+
+def stream(said: Mapping[str, Any], where: str) -> Stream:
+    """The line of that load. Raises LoadError."""
+    for key in said:
+        if key not in _KEYS:
+            raise LoadError(f"{where}: unknown key {key!r}; {nearest(key, _KEYS)}")
+    try:
+        task, rate = str(said["task"]), _rate(said["rate"])
+        begin, length = units.seconds(said.get("from", "0s")), said.get("for")
+        takes = said.get("takes", "0s")
+        quantiles = takes if isinstance(takes, dict) else {"p50": takes}
+        times = {_quantile(name): units.seconds(value) for name, value in quantiles.items()}
+        fails, keys = float(said.get("fails", 0)), said.get("keys")
+    except KeyError as error:
+        raise LoadError(f"{where}: {error.args[0]!r} is missing; write a line such as {_EXAMPLE}") from None
+    except (ValueError, TypeError) as error:
+        raise LoadError(f"{where}: {error}") from None
+    if not 0 <= fails <= 1:
+        raise LoadError(f"{where}: fails: {fails:g} is not a share from 0 to 1")
+    if keys is not None and not (isinstance(keys, int) and 0 < keys):
+        raise LoadError(f"{where}: keys: {keys!r} is not a number of values, 1 or more")
+    if not times or sorted(times.values()) != [times[q] for q in sorted(times)]:
+        raise LoadError(f"{where}: takes: a higher percentile takes at least as long as a lower one")
+    return Stream(task, rate, begin, None if length is None else units.seconds(length), run_times(times, fails), keys)
+
+
+def _rate(text: str) -> float:
+    """Jobs a second. Raises ValueError."""
+    try:
+        jobs, over = jobs_and_seconds(str(text))
+    except ValueError:
+        jobs, over = 0, 0
+    if jobs <= 0 or over <= 0:
+        raise ValueError(f"rate: {text!r} is not a rate above 0; write jobs and a time, such as 20/s or 1000/1h")
+    return jobs / over
+
+
+def _quantile(name: str) -> float:
+    digits = name.removeprefix("p")
+    share = float(digits) / 100 if name.startswith("p") and digits.replace(".", "", 1).isdigit() else 0.0
+    if not 0 < share < 1:
+        raise ValueError(f"takes: {name!r} is not a percentile; write such as p50 or p99")
+    return share

@@ -1,0 +1,97 @@
+"""
+The lines of a recorded load: an arrival and its attempts have the same `job`.
+
+They come in the order in which things happened, so they are put into a database in a temporary file, which gives back
+each job with its attempts, in the order of arrivals, whatever the size of the recording.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from fusiond.simulation.loads import Arrival, LoadError, Recorded, Run, RunTimes, run_times
+
+_TABLES = """
+    CREATE TABLE arrivals (job TEXT PRIMARY KEY, at REAL, task TEXT, delay REAL, cron INT, keys TEXT, fair TEXT)
+        WITHOUT ROWID;
+    CREATE TABLE attempts (job TEXT, n INT, took REAL, outcome TEXT, delay REAL, PRIMARY KEY (job, n)) WITHOUT ROWID;
+"""
+_JOBS = """
+    SELECT job, at, task, arrivals.delay, keys, fair, took, outcome, attempts.delay FROM arrivals
+    LEFT JOIN attempts USING (job) WHERE cron = 0 ORDER BY at, job, n
+"""
+#: quantiles of the recorded run times that are kept for attempts that the recording does not have
+_STEPS = 50
+
+
+class Recording:
+    """What was read of it."""
+
+    def __init__(self) -> None:
+        # "": a temporary file, which is gone when the connection is closed
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.executescript(_TABLES)
+        self._database.execute("BEGIN")
+        #: what is to be said of it
+        self.notes: list[str] = []
+        self._after = 0
+
+    def take(self, said: Mapping[str, Any], where: str) -> bool:
+        """A line; false: it is none of a recording. Raises LoadError."""
+        if "recording" in said:
+            if said["recording"] != 1:
+                raise LoadError(f"{where}: this recording is of another version; record it with this version")
+            if said.get("coarse"):
+                self.notes.append(f"{where}: a coarse load, made of hourly counters: arrivals within an hour are random")
+            return True
+        if "job" not in said:
+            return False
+        try:
+            if "at" in said:
+                self._take_arrival(said)
+            else:
+                row = str(said["job"]), int(said["n"]), float(said["took"]), said["outcome"], said.get("delay", 0)
+                self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?)", row)
+        except (KeyError, ValueError, TypeError, sqlite3.Error) as error:
+            raise LoadError(f"{where}: this is no line of a recording ({error!r}); leave it out") from None
+        return True
+
+    def end(self) -> tuple[Recorded | None, dict[str, RunTimes]]:
+        """The arrivals, and the run times of its tasks."""
+        found = self._database.execute("SELECT min(at), max(at), count(*) FROM arrivals WHERE cron = 0").fetchone()
+        began, last, jobs = found
+        tasks = {task for (task,) in self._database.execute("SELECT DISTINCT task FROM arrivals")}
+        if not tasks:
+            return None, {}
+        if self._after:
+            self.notes.append(f"{self._after:,} jobs that waited for other jobs are replayed as if they did not")
+        times = {task: found for task in tasks if (found := self._run_times(task))}
+        began = began or 0.0
+        return Recorded(began, (last or 0.0) - began + 0.001, jobs, tasks, lambda: self._arrivals(began)), times
+
+    def _take_arrival(self, said: Mapping[str, Any]) -> None:
+        at, task, delay = float(said["at"]), str(said["task"]), float(said.get("delay", 0))
+        row = said["job"], at, task, delay, int(bool(said.get("cron"))), said.get("by", ""), said.get("fair_by", "")
+        self._database.execute("INSERT OR IGNORE INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._after += bool(said.get("after"))
+
+    def _arrivals(self, began: float) -> Iterator[Arrival]:
+        for job, rows in groupby(self._database.execute(_JOBS), itemgetter(0)):
+            lines = list(rows)
+            _, at, task, delay, by, fair = lines[0][:6]
+            runs = tuple(Run(*line[6:]) for line in lines if line[6] is not None)
+            yield Arrival(round((at - began) * 1000), f"load:{job}", task, round(delay * 1000), by, fair, runs)
+
+    def _run_times(self, task: str) -> RunTimes | None:
+        """For attempts that are not in the recording, such as those of cron entries; None: there is none at all."""
+        query = "SELECT took, outcome FROM attempts JOIN arrivals USING (job) WHERE task = ? ORDER BY took"
+        rows = self._database.execute(query, (task,)).fetchall()
+        if not rows:
+            return None
+        shares = [(step + 0.5) / _STEPS for step in range(_STEPS)]
+        quantiles = {share: rows[int(share * len(rows))][0] for share in shares}
+        return run_times(quantiles, sum(outcome != "finished" for _, outcome in rows) / len(rows), rows[-1][0])
