@@ -31,6 +31,7 @@ FAMILIES = {
     "validate": ("validate", "explain", "schema"),
     "importing": ("import",),
     "plan": ("plan",),
+    "simulate": ("simulate",),
     "status": ("status", "info", "health"),
     "statistics": ("ps", "stats"),
     "top": ("top",),

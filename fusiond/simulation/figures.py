@@ -18,6 +18,8 @@ class Figures:
     def __init__(self) -> None:
         #: task → ms that each attempt waited from when it was ready
         self.waits: dict[str, array[int]] = {}
+        #: task → the longest of them, ms, and when it ended, ms from the begin
+        self.longest: dict[str, tuple[int, int]] = {}
         #: task → what became of its jobs
         self.jobs: dict[str, Counter[str]] = {}
         #: queue → the most that waited at once, and when, ms from the begin
@@ -31,9 +33,11 @@ class Figures:
         """One more job of the task has come to that."""
         self.jobs.setdefault(task, Counter())[what] += 1
 
-    def began(self, task: str, waited_ms: int) -> None:
+    def began(self, task: str, waited_ms: int, at_ms: int) -> None:
         """An attempt begins."""
         self.waits.setdefault(task, array("q")).append(waited_ms)
+        if waited_ms > self.longest.setdefault(task, (waited_ms, at_ms))[0]:
+            self.longest[task] = waited_ms, at_ms
 
     def look(self, queue: str, counts: Counts, at_ms: int) -> None:
         """What is in a queue at this moment."""
@@ -48,6 +52,7 @@ class Figures:
             task: {
                 "jobs": counted["arrived"],
                 **_waits(self.waits.get(task, array("q"))),
+                "wait_max_at": self.longest.get(task, (0, 0))[1] / 1000,
                 **{name: counted[name] for name in ("finished", "failed", "expired", "retries", "refused")},
             }
             for task, counted in sorted(self.jobs.items())

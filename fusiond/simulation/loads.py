@@ -14,9 +14,9 @@ from __future__ import annotations
 import heapq
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import NormalDist
@@ -78,12 +78,10 @@ class RunTimes(NamedTuple):
     most: float = math.inf
 
     def draw(self, first: float, second: float) -> Run:
-        """The attempt that two numbers, evenly distributed from 0 to 1, stand for; between two points it is lognormal."""
+        """The attempt of two random numbers from 0 to 1; between two points the time is lognormal."""
         deviate = _NORMAL.inv_cdf(min(max(first, 1e-9), 1 - 1e-9))
-        (z0, s0), (z1, s1) = self.points[0], self.points[-1]
-        for (z0, s0), (z1, s1) in pairwise(self.points):
-            if deviate <= z1:
-                break
+        right = min(max(1, bisect_left(self.points, (deviate,))), len(self.points) - 1)
+        (z0, s0), (z1, s1) = self.points[max(0, right - 1)], self.points[right]
         slope = (s1 - s0) / (z1 - z0) if z1 > z0 else 0.0
         takes = min(self.most, math.exp(s0 + slope * (deviate - z0)))
         return Run(takes, "retry" if second < self.fails else "finished")
@@ -112,7 +110,9 @@ class Stream(NamedTuple):
 class Load:
     """What a simulation replays."""
 
-    def __init__(self, streams: list[Stream], seed: int, times: Mapping[str, RunTimes], arrivals: Recorded | None) -> None:
+    def __init__(
+        self, streams: list[Stream], seed: int, times: Mapping[str, RunTimes], arrivals: Recorded | None
+    ) -> None:
         """`times`: of tasks whose jobs come from elsewhere, such as cron entries; `arrivals`: of a recording."""
         self.streams, self.seed, self._recorded = streams, seed, arrivals
         self._times = {stream.task: stream.run_times for stream in streams} | dict(times)
@@ -141,7 +141,7 @@ class Load:
             )
         parts = [self._of_stream(n, stream, length, scale) for n, stream in enumerate(self.streams)]
         if self._recorded:
-            parts.append(scaled(self._recorded.arrivals(), scale, Random(self.seed)))
+            parts.append(scaled(self._recorded.arrivals(), scale, Random(self.seed)))  # noqa: S311 - guards no secret
         for arrival in heapq.merge(*parts):
             if arrival.at_ms >= length * 1000:
                 return
@@ -159,7 +159,7 @@ class Load:
 
     def _of_stream(self, number: int, stream: Stream, length: float, scale: float) -> Iterator[Arrival]:
         """Its arrivals: a Poisson process."""
-        rand, at, n = Random(f"{self.seed} {number}"), stream.begin, 0
+        rand, at, n = Random(f"{self.seed} {number}"), stream.begin, 0  # noqa: S311 - guards no secret
         end = length if stream.length is None else stream.begin + stream.length
         while (at := at - math.log(1.0 - rand.random()) / (stream.rate * scale)) < end:
             n += 1
@@ -247,7 +247,7 @@ def stream(said: Mapping[str, Any], where: str) -> Stream:
         raise LoadError(f"{where}: {error}") from None
     if not 0 <= fails <= 1:
         raise LoadError(f"{where}: fails: {fails:g} is not a share from 0 to 1")
-    if keys is not None and not (isinstance(keys, int) and 0 < keys):
+    if keys is not None and not (isinstance(keys, int) and keys > 0):
         raise LoadError(f"{where}: keys: {keys!r} is not a number of values, 1 or more")
     if not times or sorted(times.values()) != [times[q] for q in sorted(times)]:
         raise LoadError(f"{where}: takes: a higher percentile takes at least as long as a lower one")

@@ -46,7 +46,7 @@ class Recording:
             if said["recording"] != 1:
                 raise LoadError(f"{where}: this recording is of another version; record it with this version")
             if said.get("coarse"):
-                self.notes.append(f"{where}: a coarse load, made of hourly counters: arrivals within an hour are random")
+                self.notes.append(f"{where}: a load made of hourly counters: within an hour, jobs arrive at random")
             return True
         if "job" not in said:
             return False

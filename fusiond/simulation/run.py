@@ -77,7 +77,7 @@ class Simulation:
 
     def __init__(self, config: Config, load: Load, redis: VirtualRedis, conditions: Conditions) -> None:
         self.config, self._load, self._redis, self.conditions = simulated(config), load, redis, conditions
-        self._verbs, self._rand = Verbs("sim"), Random(conditions.seed)
+        self._verbs, self._rand = Verbs("sim"), Random(conditions.seed)  # noqa: S311 - guards no secret
         self.figures = Figures()
         self._begin = round(conditions.begin.timestamp() * 1000)
         self._end = self._begin + round(conditions.length * 1000)
@@ -97,15 +97,18 @@ class Simulation:
             for name, queue in self.config.queues.items()
             if queue.max_running or any(t.limit for t in self.config.tasks.values() if t.queue == name)
         }
+        #: groups for which there may be jobs
+        self._asking: dict[SimulatedGroup, None] = {}
         self._counts: dict[str, Counts] = {}
         self._wakes: dict[str, int] = {}
         redis.now = self._begin
+        redis.has_expiries = any(task.unique and task.unique.for_ for task in self.config.tasks.values())
         self._ticks = SimulatedTicks(self.config, self._verbs, redis)
         #: the moment at which it was interrupted, s from the begin; None: it was not
         self.interrupted: float | None = None
 
-    def run(self, on_progress: Callable[[float], None] = lambda _: None) -> dict[str, Any]:
-        """Simulate, and give the result. `on_progress`: is told the share that is done, each second of real time."""
+    def run(self, on_progress: Callable[[int], None] = lambda _: None) -> dict[str, Any]:
+        """Simulate, and give the result. `on_progress`: is told how many jobs have arrived."""
         self._prepare()
         try:
             self._replay(on_progress)
@@ -132,9 +135,9 @@ class Simulation:
         self._number += 1
         heapq.heappush(self._events, (moment, self._number, what))
 
-    def _replay(self, on_progress: Callable[[float], None]) -> None:
+    def _replay(self, on_progress: Callable[[int], None]) -> None:
         arrivals = self._load.arrivals(self.conditions.length, self.conditions.scale)
-        coming, events = next(arrivals, None), self._events
+        coming, events, arrived = next(arrivals, None), self._events, 0
         while events:
             now = min(events[0][0], coming.at_ms + self._begin) if coming else events[0][0]
             if now > self._end + (self._end - self._begin):
@@ -142,7 +145,8 @@ class Simulation:
             self._redis.now = now
             while coming and coming.at_ms + self._begin <= now:
                 self._arrive(coming)
-                coming = next(arrivals, None)
+                coming, arrived = next(arrivals, None), arrived + 1
+                on_progress(arrived)
             while events and events[0][0] <= now:
                 heapq.heappop(events)[2]()
             self._claim()
@@ -170,7 +174,7 @@ class Simulation:
             may_have_jobs = group.queues.may_have_jobs if not group.free else []
             counts = [self._redis.run(self._verbs.counts(queue)) for queue in may_have_jobs]
             if group.look(self._redis.now, counts):
-                group.queues.open_full()
+                self._ask_again(group)
         if scaled:
             self._again(LOOK, self._scale)
 
@@ -179,6 +183,7 @@ class Simulation:
         for group in self.groups:
             if any(_is_busy(self._counts[name]) for name in group.queues.names if name in self._counts):
                 group.queues.poll()
+                self._asking[group] = None
         self._again(POLL, self._poll)
 
     def _tick(self) -> None:
@@ -202,6 +207,7 @@ class Simulation:
             group.count_to(self._redis.now)
             group.is_up = True
             group.queues.mark_open()
+            self._asking[group] = None
 
     def _of_host(self, name: str) -> list[SimulatedGroup]:
         return [group for group in self.groups if name in (group.host, group.host.rpartition("-")[0])]
@@ -228,6 +234,12 @@ class Simulation:
     def _wake(self, queue: str) -> None:
         for group in self._serving[queue]:
             group.queues.mark_open(queue)
+            self._asking[group] = None
+
+    def _ask_again(self, group: SimulatedGroup) -> None:
+        """A slot of the group is free."""
+        group.queues.open_full()
+        self._asking[group] = None
 
     def _wake_later(self, queue: str, ms: int) -> None:
         moment = self._redis.now + ms
@@ -237,12 +249,16 @@ class Simulation:
 
     def _claim(self) -> None:
         """Have each group that has a free slot claim, in a random order, until there is nothing for it."""
-        groups = self.groups if len(self.groups) < 2 else self._rand.sample(self.groups, len(self.groups))
-        for group in groups:
-            while group.is_up and (shares := group.queues.shares(group.free, group.free, self._rand)):
-                for share in shares:
-                    self._ask(group, share)
-                self._redis.flush()
+        while self._asking:
+            groups = list(self._asking)
+            if len(groups) > 1:
+                self._rand.shuffle(groups)
+            self._asking.clear()
+            for group in groups:
+                while group.is_up and (shares := group.queues.shares(group.free, group.free, self._rand)):
+                    for share in shares:
+                        self._ask(group, share)
+                    self._redis.flush()
 
     def _ask(self, group: SimulatedGroup, share: Share) -> None:
         self._number += 1
@@ -272,7 +288,7 @@ class Simulation:
     def _run(self, group: SimulatedGroup, queue: str, job: ClaimedJob, token: str) -> None:
         now, task = self._redis.now, job.task.decode()
         attempt = group.begin(queue, job, token, now)
-        self.figures.began(task, job.waited_ms)
+        self.figures.began(task, job.waited_ms, now - self._begin)
         if job.id.startswith(b"cron:") and job.attempts == 1:
             self.figures.count(task, "arrived")
         known = _runs_in(job.args)
@@ -292,7 +308,7 @@ class Simulation:
                 self._wake_later(attempt.queue, outcome.ms + 1)
         if attempt.queue in self._changed_by_ends:
             self._wake(attempt.queue)
-        group.queues.open_full()
+        self._ask_again(group)
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
@@ -329,8 +345,10 @@ class Simulation:
 
 def simulated(config: Config) -> Config:
     """The file without what a simulation does not have: what is counted and told, callbacks, flows, kept results."""
-    bare = {"result_ttl": 0.0, "failure_ttl": 0.0, "on_success": None, "on_failure": None}
-    tasks = {name: replace(task, **bare) for name, task in config.tasks.items()}
+    tasks = {
+        name: replace(task, result_ttl=0.0, failure_ttl=0.0, on_success=None, on_failure=None)
+        for name, task in config.tasks.items()
+    }
     cron = {name: entry for name, entry in config.cron.items() if not entry.flow}
     return replace(config, tasks=tasks, cron=cron, metrics=False, web=None, events=None, outboxes={})
 
@@ -339,9 +357,9 @@ def new_job(arrival: Arrival, task: Task, fair_by: Sequence[str]) -> NewJob:
     """The job, with arguments that have the values by which limits count, queues take turns and jobs are unique."""
     by, unique = task.limit_by or (), task.unique.by if task.unique else ()
     own = arrival.by or arrival.id
-    values = {name: own for name in (*unique, *by)} | {name: arrival.fair_by or own for name in fair_by}
+    values = dict.fromkeys((*unique, *by), own) | dict.fromkeys(fair_by, arrival.fair_by or own)
     if not set(fair_by) <= {*by}:
-        values |= {name: own for name in by}
+        values |= dict.fromkeys(by, own)
     kwargs = {name.removeprefix("kwargs."): value for name, value in values.items() if name.startswith("kwargs.")}
     places = {int(name[5:]): value for name, value in values.items() if name.startswith("args.")}
     args = [places.get(n, "") for n in range(max(places, default=-1) + 1)]

@@ -58,6 +58,8 @@ class VirtualRedis:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        #: locks of unique jobs may expire
+        self.has_expiries = True
         #: epoch ms
         self.now = 0
         self._calls: list[Call[Any]] = []
@@ -69,7 +71,7 @@ class VirtualRedis:
         """Make the call at this moment. Its reply comes with the next `flush`; an error ends the simulation."""
         if self._said != self.now:
             self._said = self.now
-            self._calls.append(_set_clock(self.now))
+            self._calls.append(self._show())
             self._on_reply.append(None)
         self._calls.append(call)
         self._on_reply.append(on_reply)
@@ -100,16 +102,19 @@ class VirtualRedis:
         self.flush()
         if self._said != self.now:
             self._said = self.now
-            self.connection.run(_set_clock(self.now))
+            self.connection.run(self._show())
+
+    def _show(self) -> Call[Any]:
+        """Set the clock in Redis."""
+        seconds, us = self.now // 1000, self.now % 1000 * 1000
+        if self.has_expiries:
+            return Call((b"EVAL", _CLOCK, 0, seconds, us, self.now), as_is)
+        return Call((b"MSET", b"clock:s", seconds, b"clock:us", us), as_is)
 
     def memory(self) -> int:
         """Bytes that the server holds."""
         info: bytes = self.connection.run(plain(as_is, "INFO", "memory"))
         return int(info.partition(b"used_memory:")[2].split()[0])
-
-
-def _set_clock(now: int) -> Call[Any]:
-    return Call((b"EVAL", _CLOCK, 0, now // 1000, now % 1000 * 1000, now), as_is)
 
 
 @contextlib.contextmanager
@@ -130,7 +135,8 @@ def virtual_redis() -> Iterator[VirtualRedis]:
 def _start(path: str, directory: Path) -> subprocess.Popen[bytes]:
     """Start the server, and wait until it answers. Raises FusionError."""
     socket = directory / "socket"
-    words = [path, "--port", "0", "--unixsocket", str(socket), "--dir", str(directory), "--save", "", "--appendonly", "no"]
+    options = ["--port", "0", "--save", "", "--appendonly", "no"]
+    words = [path, "--unixsocket", str(socket), "--dir", str(directory), *options]
     server = embedded.launch(words, directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + _PATIENCE
     while not embedded.answers(socket):

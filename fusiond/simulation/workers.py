@@ -7,10 +7,8 @@ number of children. An attempt begins the moment it is claimed, and its lease is
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections import deque
-from collections.abc import Iterator
 from random import Random
 
 from fusiond.broker.records import ClaimedJob, Counts, Outcome
@@ -39,6 +37,7 @@ class SimulatedGroup:
         self.processes = group.scaling.min if group.scaling else group.processes
         #: its host is there
         self.is_up = True
+        self._slots = self.processes * group.concurrency
         #: the attempts that run, each with the moment of its claim, epoch ms
         self.running: dict[bytes, Attempt] = {}
         self._ended = 0
@@ -51,13 +50,13 @@ class SimulatedGroup:
     @property
     def free(self) -> int:
         """Slots without a job."""
-        return max(0, self.processes * self.group.concurrency - len(self.running)) if self.is_up else 0
+        return max(0, self._slots - len(self.running)) if self.is_up else 0
 
     def count_to(self, now: int) -> None:
         """Count slots and runs up to this moment; called before either changes."""
         passed = now - self._counted_to if self._counted_to else 0
         self._counted_to = now
-        self.slot_ms += passed * self.processes * self.group.concurrency
+        self.slot_ms += passed * self._slots
         self.busy_ms += passed * len(self.running)
 
     def begin(self, queue: str, job: ClaimedJob, token: str, now: int) -> Attempt:
@@ -94,7 +93,7 @@ class SimulatedGroup:
         return found and verdicts.in_time(attempt, found, task, now * _MS)
 
     def look(self, now: int, counts: list[Counts]) -> bool:
-        """Have as many children as the load needs; whether there are others now. `counts`: of queues that may have jobs."""
+        """Have as many children as the load needs, by what its queues have; whether the number has changed."""
         if not self.group.scaling or not self.is_up:
             return False
         at = now / 1000
@@ -108,7 +107,7 @@ class SimulatedGroup:
         if found is None:
             return False
         self.count_to(now)
-        self.processes, self._changed_at = found.processes, at
+        self.processes, self._slots, self._changed_at = found.processes, found.processes * self.group.concurrency, at
         self.peak = max(self.peak, self.processes)
         return True
 

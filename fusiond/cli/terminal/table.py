@@ -21,6 +21,8 @@ _ENOUGH: Final = 60
 _BELOW: Final = "    "
 _MOST_LINES: Final = 3
 _LEAST_ROOM: Final = 20
+#: the end of a cell whose value is worse than another one; such a cell is red
+WORSE: Final = " !"
 
 
 def table(
@@ -53,7 +55,10 @@ def table(
     def line(row: Sequence[str], paint_cell: Callable[[str, bool], str]) -> str:
         words = [cut(word, width) for word, width in zip(row, widths, strict=True)]
         gaps = [" " * (width - columns(word)) for word, width in zip(words, widths, strict=True)]
-        painted = map(paint_cell, words, is_state)
+        painted = (
+            paint(word, "red") if word.endswith(WORSE) else paint_cell(word, state)
+            for word, state in zip(words, is_state, strict=True)
+        )
         padded = (gap + word if right else word + gap for gap, word, right in zip(gaps, painted, to_right, strict=True))
         return "  ".join(padded).rstrip()
 
