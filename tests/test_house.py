@@ -41,6 +41,7 @@ FLOORS = [
     {"producer"},
     {"client"},
     {"worker", "schedule", "supervise", "tasks"},  # processes: they meet in the snapshot, Redis and sockets
+    {"simulation"},  # what dispatchers and schedulers would do
     {"inspecting"},  # what people ask, without I/O: cli, top and web render it
     {"monitoring"},  # what is asked and rendered for people and programs that watch
     {"carrier"},  # what the programs of sinks and outboxes share

@@ -17,8 +17,8 @@ from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     from fusiond.config.model import Config
-    from fusiond.simulation.comparison import Cell
-    from fusiond.simulation.run import Conditions
+    from fusiond.simulation.replay import Conditions
+    from fusiond.simulation.result_tables import Cell
 
 #: hosts that a simulation has, of one name; times as many jobs
 _MOST_HOSTS: Final = 1000
@@ -54,13 +54,17 @@ def _simulate(options: arguments.Options) -> int:
     The scripts that Redis runs and the rules of the daemon decide, under a virtual clock, in a Redis of the
     simulation's own. Nothing is enqueued, and no task runs. Two files are compared with the same jobs.
     """
-    named = options.file or str(file.short_path(options.config))
+    found, text = simulated(options, options.file or str(file.short_path(options.config)))
+    arguments.answer(options, found, lambda: text)
+    return INTERRUPTED if found["after"]["interrupted"] is not None else OK
+
+
+def simulated(options: arguments.Options, named: str) -> tuple[dict[str, Any], str]:
+    """What `simulate` finds for the file of that name beside what it is compared with, and the same for people."""
     _, config = file.read(named)
     against, before = _before(options, named)
     found = simulate(options, config, before)
-    names = named if before is None else f"{named} (after) against {against} (before)"
-    arguments.answer(options, found, lambda: as_text(found, names))
-    return INTERRUPTED if found["after"]["interrupted"] is not None else OK
+    return found, as_text(found, named if before is None else f"{named} (after) against {against} (before)")
 
 
 def _before(options: arguments.Options, named: str) -> tuple[str, Config | None]:
@@ -79,7 +83,7 @@ def _before(options: arguments.Options, named: str) -> tuple[str, Config | None]
 
 def simulate(options: arguments.Options, config: Config, before: Config | None) -> dict[str, Any]:
     """`after` and, if there is another configuration, `before`: the results. Raises FusionError."""
-    from fusiond.simulation.loads import read_load
+    from fusiond.simulation.load_files import read_load
     from fusiond.simulation.variants import check_tasks
     from fusiond.simulation.variants import simulate as run
 
@@ -98,14 +102,14 @@ def simulate(options: arguments.Options, config: Config, before: Config | None) 
 
 
 def _conditions(options: arguments.Options, length: float) -> Conditions:
-    from fusiond.simulation.run import BEGIN, Conditions
+    from fusiond.simulation.replay import BEGIN, Conditions
 
     return Conditions(length, options.clock or BEGIN, options.scale, options.hosts, seed=options.seed)
 
 
 def as_text(found: dict[str, Any], names: str) -> str:
     """The results for people."""
-    from fusiond.simulation.comparison import NOT_SIMULATED, tables
+    from fusiond.simulation.result_tables import NOT_SIMULATED, tables
 
     after = found["after"]
     jobs = count(sum(said["jobs"] for said in after["tasks"].values()), "job")

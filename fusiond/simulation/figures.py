@@ -12,7 +12,7 @@ from fusiond.broker.records import Counts
 _PERCENTILES = (50, 95, 99)
 
 
-class Figures:
+class SimulatedFigures:
     """The counts of one simulation."""
 
     def __init__(self) -> None:

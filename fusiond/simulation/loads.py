@@ -1,36 +1,24 @@
 """
 A load: which jobs arrive when, and for each attempt how long it runs and how it ends.
 
-A file of JSON lines. A line written by hand is a stream of arrivals at random:
-
-    {"task": "send_otp", "rate": "20/s", "takes": {"p50": "80ms", "p99": "900ms"}, "fails": 0.01}
-
-The lines of a recording are single arrivals and attempts, which recordings.py reads. Each draw depends on the seed, the
-job and the attempt alone: so two files are compared with the same jobs.
+Each draw depends on the seed, the job and the attempt alone: so two files are compared with the same jobs.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from pathlib import Path
 from random import Random
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fusiond.config import units
-from fusiond.config.lint.suggest import nearest
-from fusiond.config.model.limits import jobs_and_seconds
 from fusiond.errors import FusionError
 
 #: jobs a second of one line, and jobs of a whole simulation, at most: an hour of work on two cores
 MOST_PER_SECOND, MOST_JOBS = 10_000, 10_000_000
-#: keys of a line written by hand
-_KEYS = ("task", "rate", "from", "for", "takes", "fails", "keys")
 #: s; of an attempt
 _SHORTEST = 1e-4
 _NORMAL = NormalDist()
@@ -40,7 +28,7 @@ class LoadError(FusionError):
     """A load cannot be used; says the line and the remedy."""
 
 
-class Run(NamedTuple):
+class AttemptCourse(NamedTuple):
     """How one attempt goes."""
 
     #: s
@@ -64,10 +52,10 @@ class Arrival(NamedTuple):
     by: str = ""
     fair_by: str = ""
     #: its attempts, if they are known
-    runs: tuple[Run, ...] = ()
+    runs: tuple[AttemptCourse, ...] = ()
 
 
-class RunTimes(NamedTuple):
+class TimesOfTask(NamedTuple):
     """How long the attempts of a task run, and how many fail."""
 
     #: quantile, as a standard normal deviate, and the logarithm of the seconds there; ascending
@@ -77,20 +65,20 @@ class RunTimes(NamedTuple):
     #: s; no attempt runs longer
     most: float = math.inf
 
-    def draw(self, first: float, second: float) -> Run:
+    def draw(self, first: float, second: float) -> AttemptCourse:
         """The attempt of two random numbers from 0 to 1; between two points the time is lognormal."""
         deviate = _NORMAL.inv_cdf(min(max(first, 1e-9), 1 - 1e-9))
         right = min(max(1, bisect_left(self.points, (deviate,))), len(self.points) - 1)
         (z0, s0), (z1, s1) = self.points[max(0, right - 1)], self.points[right]
         slope = (s1 - s0) / (z1 - z0) if z1 > z0 else 0.0
         takes = min(self.most, math.exp(s0 + slope * (deviate - z0)))
-        return Run(takes, "retry" if second < self.fails else "finished")
+        return AttemptCourse(takes, "retry" if second < self.fails else "finished")
 
 
-def run_times(quantiles: Mapping[float, float], fails: float, most: float = math.inf) -> RunTimes:
+def run_times(quantiles: Mapping[float, float], fails: float, most: float = math.inf) -> TimesOfTask:
     """From the seconds at quantiles, each between 0 and 1."""
     points = sorted((_NORMAL.inv_cdf(q), math.log(max(_SHORTEST, s))) for q, s in quantiles.items())
-    return RunTimes(tuple(points), fails, most)
+    return TimesOfTask(tuple(points), fails, most)
 
 
 class Stream(NamedTuple):
@@ -102,7 +90,7 @@ class Stream(NamedTuple):
     #: s from the begin of the load; s, None: to the end of the simulation
     begin: float
     length: float | None
-    run_times: RunTimes
+    run_times: TimesOfTask
     #: how many different values the arguments of its jobs have; None: each job has its own
     keys: int | None
 
@@ -111,7 +99,7 @@ class Load:
     """What a simulation replays."""
 
     def __init__(
-        self, streams: list[Stream], seed: int, times: Mapping[str, RunTimes], arrivals: Recorded | None
+        self, streams: list[Stream], seed: int, times: Mapping[str, TimesOfTask], arrivals: Recorded | None
     ) -> None:
         """`times`: of tasks whose jobs come from elsewhere, such as cron entries; `arrivals`: of a recording."""
         self.streams, self.seed, self._recorded = streams, seed, arrivals
@@ -147,12 +135,12 @@ class Load:
                 return
             yield arrival
 
-    def run(self, task: str, job: str, attempt: int) -> Run:
+    def run(self, task: str, job: str, attempt: int) -> AttemptCourse:
         """The attempt of a job whose runs are not known: 1 is the first."""
         times = self._times.get(task)
         if times is None:
             self.unknown_times.add(task)
-            return Run(0.0, "finished")
+            return AttemptCourse(0.0, "finished")
         digest = blake2b(f"{self.seed} {job} {attempt}".encode(), digest_size=16).digest()
         first, second = (int.from_bytes(half) / 2**64 for half in (digest[:8], digest[8:]))
         return times.draw(first, second)
@@ -193,81 +181,3 @@ def scaled(arrivals: Iterable[Arrival], scale: float, rand: Random) -> Iterator[
             yield arrival
     while later:
         yield heapq.heappop(later)
-
-
-def read_load(path: str, seed: int) -> tuple[Load, list[str]]:
-    """The load of a file, and what is to be said of it. Raises LoadError."""
-    from fusiond.simulation.recordings import Recording
-
-    notes: list[str] = []
-    streams, recording = [], Recording()
-    try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                where = f"{path}, line {number}"
-                try:
-                    said = json.loads(line)
-                except ValueError:
-                    if not line.endswith(b"\n"):
-                        notes.append(f"{where}: the recording is cut there, and its last line is left out")
-                        continue
-                    raise LoadError(f"{where}: this is not JSON; each line is one object") from None
-                if not isinstance(said, dict):
-                    raise LoadError(f"{where}: write an object, such as {_EXAMPLE}")
-                if not recording.take(said, where):
-                    streams.append(stream(said, where))
-    except OSError as error:
-        raise LoadError(f"{path}: {error.strerror}; give the file of a load, as docs/what-if.md has it") from None
-    recorded, times = recording.end()
-    if not streams and recorded is None:
-        raise LoadError(f"{path} has no jobs; write lines such as {_EXAMPLE}")
-    return Load(streams, seed, times, recorded), notes + recording.notes
-
-
-_EXAMPLE = '{"task": "send_otp", "rate": "20/s", "takes": "80ms"}'
-
-
-def stream(said: Mapping[str, Any], where: str) -> Stream:
-    """The line of that load. Raises LoadError."""
-    for key in said:
-        if key not in _KEYS:
-            raise LoadError(f"{where}: unknown key {key!r}; {nearest(key, _KEYS)}")
-    try:
-        task, rate = str(said["task"]), _rate(said["rate"])
-        begin, length = units.seconds(said.get("from", "0s")), said.get("for")
-        takes = said.get("takes", "0s")
-        quantiles = takes if isinstance(takes, dict) else {"p50": takes}
-        times = {_quantile(name): units.seconds(value) for name, value in quantiles.items()}
-        fails, keys = float(said.get("fails", 0)), said.get("keys")
-    except KeyError as error:
-        raise LoadError(f"{where}: {error.args[0]!r} is missing; write a line such as {_EXAMPLE}") from None
-    except (ValueError, TypeError) as error:
-        raise LoadError(f"{where}: {error}") from None
-    if not 0 <= fails <= 1:
-        raise LoadError(f"{where}: fails: {fails:g} is not a share from 0 to 1")
-    if keys is not None and not (isinstance(keys, int) and keys > 0):
-        raise LoadError(f"{where}: keys: {keys!r} is not a number of values, 1 or more")
-    if not times or sorted(times.values()) != [times[q] for q in sorted(times)]:
-        raise LoadError(f"{where}: takes: a higher percentile takes at least as long as a lower one")
-    return Stream(task, rate, begin, None if length is None else units.seconds(length), run_times(times, fails), keys)
-
-
-def _rate(text: str) -> float:
-    """Jobs a second. Raises ValueError."""
-    try:
-        jobs, over = jobs_and_seconds(str(text))
-    except ValueError:
-        jobs, over = 0, 0
-    if jobs <= 0 or over <= 0:
-        raise ValueError(f"rate: {text!r} is not a rate above 0; write jobs and a time, such as 20/s or 1000/1h")
-    return jobs / over
-
-
-def _quantile(name: str) -> float:
-    digits = name.removeprefix("p")
-    share = float(digits) / 100 if name.startswith("p") and digits.replace(".", "", 1).isdigit() else 0.0
-    if not 0 < share < 1:
-        raise ValueError(f"takes: {name!r} is not a percentile; write such as p50 or p99")
-    return share

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from fusiond.simulation.loads import Arrival, LoadError, Recorded, Run, RunTimes, run_times
+from fusiond.simulation.loads import Arrival, AttemptCourse, LoadError, Recorded, TimesOfTask, run_times
 
 _TABLES = """
     CREATE TABLE arrivals (job TEXT PRIMARY KEY, at REAL, task TEXT, delay REAL, cron INT, keys TEXT, fair TEXT)
@@ -60,7 +60,7 @@ class Recording:
             raise LoadError(f"{where}: this is no line of a recording ({error!r}); leave it out") from None
         return True
 
-    def end(self) -> tuple[Recorded | None, dict[str, RunTimes]]:
+    def end(self) -> tuple[Recorded | None, dict[str, TimesOfTask]]:
         """The arrivals, and the run times of its tasks."""
         found = self._database.execute("SELECT min(at), max(at), count(*) FROM arrivals WHERE cron = 0").fetchone()
         began, last, jobs = found
@@ -83,10 +83,10 @@ class Recording:
         for job, rows in groupby(self._database.execute(_JOBS), itemgetter(0)):
             lines = list(rows)
             _, at, task, delay, by, fair = lines[0][:6]
-            runs = tuple(Run(*line[6:]) for line in lines if line[6] is not None)
+            runs = tuple(AttemptCourse(*line[6:]) for line in lines if line[6] is not None)
             yield Arrival(round((at - began) * 1000), f"load:{job}", task, round(delay * 1000), by, fair, runs)
 
-    def _run_times(self, task: str) -> RunTimes | None:
+    def _run_times(self, task: str) -> TimesOfTask | None:
         """For attempts that are not in the recording, such as those of cron entries; None: there is none at all."""
         query = "SELECT took, outcome FROM attempts JOIN arrivals USING (job) WHERE task = ? ORDER BY took"
         rows = self._database.execute(query, (task,)).fetchall()

@@ -8,7 +8,7 @@ from typing import Any
 from fusiond.config.lint.suggest import nearest
 from fusiond.config.model import Config
 from fusiond.simulation.loads import Load, LoadError
-from fusiond.simulation.run import Conditions, Simulation
+from fusiond.simulation.replay import Conditions, Simulation
 from fusiond.simulation.virtual_redis import virtual_redis
 
 

@@ -4,7 +4,8 @@
 1. compare   the file with what the daemon runs. The daemon reads its own file, with its own environment; another file
              is read here, and so are both files with --against
 2. look      at the jobs that are there, if the broker is in reach (circumstances.py)
-3. print     the changes, the ticks that move, the warnings
+3. simulate  both, with --load
+4. print     the changes, the ticks that move, the warnings
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from fusiond.cli import arguments
+from fusiond.cli import arguments, simulate
 from fusiond.cli.exits import CHANGES, OK, REFUSED
 from fusiond.cli.find import daemon, file
 from fusiond.cli.plan.circumstances import Circumstances, look
@@ -57,6 +58,7 @@ def register(subparsers: Any) -> None:
     add("file", nargs="?", metavar="FILE", help="default: the file of the daemon")
     add("--against", metavar="OTHER", help="compare with another file; needs neither daemon nor broker")
     add("--imports", action="store_true", help="also load each task of the file as you, as `validate --imports` does")
+    simulate.add_load(parser, required=False)
     add("--exit-code", action="store_true", help="status 0: nothing changes, 4: something does")
     arguments.add_broker(parser)
 
@@ -66,7 +68,7 @@ def _plan(options: arguments.Options) -> int:
     [daemon, broker] Show what a reload would do; with --exit-code, status 4 if it would change something.
 
     Without FILE the daemon reads its own file; another FILE is read as you, with your environment. Changes nothing. If
-    the broker cannot be reached, the plan leaves out what waits and runs.
+    the broker cannot be reached, the plan leaves out what waits and runs. With --load, both are simulated under a load.
     """
     from dataclasses import asdict
 
@@ -96,6 +98,9 @@ def _plan(options: arguments.Options) -> int:
         "taken": found.taken,
         "last_reload": found.last,
     }
+    if options.load and not plan.refused:
+        document["simulation"], text = simulate.simulated(options, found.file)
+        lines.append(f"\n{text}")
     arguments.answer(options, document, lambda: "\n".join(lines))
     if plan.refused:
         return REFUSED

@@ -13,7 +13,7 @@ from random import Random
 
 from fusiond.broker.records import ClaimedJob, Counts, Outcome
 from fusiond.config.model import Config, WorkerGroup
-from fusiond.simulation.loads import Run
+from fusiond.simulation.loads import AttemptCourse
 from fusiond.worker.dispatcher import scaling
 from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.queue_order import queues_of
@@ -68,13 +68,13 @@ class SimulatedGroup:
         self.running[id_] = attempt
         return attempt
 
-    def limited(self, attempt: Attempt, run: Run) -> Run:
+    def limited(self, attempt: Attempt, run: AttemptCourse) -> AttemptCourse:
         """The run as far as the task's timeouts let it go: at the soft one the task gets an exception."""
         timeout = self.conf.task(attempt.task)[0].timeout
         attempt.hard_timeout = timeout.hard
-        return Run(timeout.soft, "retry") if run.takes > timeout.soft and run.outcome != "timeout" else run
+        return AttemptCourse(timeout.soft, "retry") if run.takes > timeout.soft and run.outcome != "timeout" else run
 
-    def end(self, attempt: Attempt, run: Run, now: int, rand: Random) -> Outcome | None:
+    def end(self, attempt: Attempt, run: AttemptCourse, now: int, rand: Random) -> Outcome | None:
         """How the attempt ends; None: its lease is lost."""
         self.count_to(now)
         self._ended += 1
@@ -122,7 +122,7 @@ class SimulatedGroup:
         return lost
 
 
-def _payload(run: Run) -> bytes:
+def _payload(run: AttemptCourse) -> bytes:
     if run.outcome == "finished":
         return b"null"
     error = json.loads(verdicts.failure("EXCEPTION", "simulated"))

@@ -26,11 +26,11 @@ from fusiond.broker.records import Claim, ClaimedJob, Counts, Existing, NewJob, 
 from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config, Task
 from fusiond.schedule.publishing import queue_settings
-from fusiond.simulation.figures import Figures
-from fusiond.simulation.loads import Arrival, Load, Run
-from fusiond.simulation.ticks import SimulatedTicks
+from fusiond.simulation.figures import SimulatedFigures
+from fusiond.simulation.loads import Arrival, AttemptCourse, Load
+from fusiond.simulation.simulated_groups import SimulatedGroup
+from fusiond.simulation.simulated_ticks import SimulatedTicks
 from fusiond.simulation.virtual_redis import VirtualRedis
-from fusiond.simulation.workers import SimulatedGroup
 from fusiond.worker.dispatcher.claims.claim_planner import POLL
 from fusiond.worker.dispatcher.claims.lane import MAX_RESCUES
 from fusiond.worker.dispatcher.claims.leases import LEASE_MS
@@ -78,7 +78,7 @@ class Simulation:
     def __init__(self, config: Config, load: Load, redis: VirtualRedis, conditions: Conditions) -> None:
         self.config, self._load, self._redis, self.conditions = simulated(config), load, redis, conditions
         self._verbs, self._rand = Verbs("sim"), Random(conditions.seed)  # noqa: S311 - guards no secret
-        self.figures = Figures()
+        self.figures = SimulatedFigures()
         self._begin = round(conditions.begin.timestamp() * 1000)
         self._end = self._begin + round(conditions.length * 1000)
         #: moment, number, what is done then
@@ -296,7 +296,7 @@ class Simulation:
         run = group.limited(attempt, found or self._load.run(task, job.id.decode(), job.attempts))
         self._at(now + max(1, round(run.takes * 1000)), partial(self._end_attempt, group, attempt, run))
 
-    def _end_attempt(self, group: SimulatedGroup, attempt: Any, run: Run) -> None:
+    def _end_attempt(self, group: SimulatedGroup, attempt: Any, run: AttemptCourse) -> None:
         if attempt.lost:
             return
         outcome = group.end(attempt, run, self._redis.now, self._rand)
@@ -376,9 +376,9 @@ def new_job(arrival: Arrival, task: Task, fair_by: Sequence[str]) -> NewJob:
     )
 
 
-def _runs_in(args: bytes) -> list[Run]:
+def _runs_in(args: bytes) -> list[AttemptCourse]:
     """The attempts that `new_job` has put into the arguments."""
-    return [Run(*each) for each in json.loads(args)[1][""]] if b'"":' in args else []
+    return [AttemptCourse(*each) for each in json.loads(args)[1][""]] if b'"":' in args else []
 
 
 def _is_busy(counts: Counts) -> bool:

@@ -10,7 +10,7 @@ Kind = Literal["text", "count", "seconds", "share"]
 
 #: what every result is shown with
 NOT_SIMULATED = (
-    "Run times do not grow with load: a slow database is not simulated. Nor are claiming ahead, forks, CPU,"
+    "AttemptCourse times do not grow with load: a slow database is not simulated. Nor are claiming ahead, forks, CPU,"
     " callbacks and flows."
 )
 #: s, and share: so much more is worse, rather than chance
@@ -26,7 +26,7 @@ class Cell(NamedTuple):
     worse: bool = False
 
 
-class Table(NamedTuple):
+class ResultTable(NamedTuple):
     """One of the tables of a result."""
 
     headings: tuple[str, ...]
@@ -89,7 +89,7 @@ _TABLES: dict[str, tuple[str, tuple[_Column, ...]]] = {
 }
 
 
-def tables(result: Result, before: Result | None = None) -> Iterator[Table]:
+def tables(result: Result, before: Result | None = None) -> Iterator[ResultTable]:
     """The tables of a result; `before`: that of the other file. Times are waits until an attempt began."""
     for section, (name, columns) in _TABLES.items():
         old, new = (before or {}).get(section, {}), result[section]
@@ -103,7 +103,7 @@ def tables(result: Result, before: Result | None = None) -> Iterator[Table]:
             n for n in range(len(headings)) if not all(row[n].kind == "count" and not row[n].value for row in rows)
         ]
         if rows:
-            yield Table(tuple(headings[n] for n in shown), [tuple(row[n] for n in shown) for row in rows])
+            yield ResultTable(tuple(headings[n] for n in shown), [tuple(row[n] for n in shown) for row in rows])
 
 
 def _rows(
