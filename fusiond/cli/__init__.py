@@ -33,6 +33,7 @@ FAMILIES = {
     "plan": ("plan",),
     "status": ("status", "info", "health"),
     "statistics": ("ps", "stats"),
+    "recording": ("record",),
     "top": ("top",),
     "enqueue": ("enqueue",),
     "job": ("job", "requeue", "discard"),
