@@ -34,6 +34,7 @@ FAMILIES = {
     "simulate": ("simulate",),
     "status": ("status", "info", "health"),
     "statistics": ("ps", "stats"),
+    "recording": ("record",),
     "top": ("top",),
     "enqueue": ("enqueue",),
     "job": ("job", "requeue", "discard"),

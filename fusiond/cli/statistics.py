@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: of a job that runs so many times as long as half of its task's others, `ps` says so
 _NOTED: Final = 2.0
 _HEADINGS: Final = ("ENDED", "FAILED", "PER-HOUR", "RAN-50/95%", "WAITED-50/95%")
-_OFF: Final = "nothing was counted: Redis counts jobs if `metrics: true` or `web` is in the file"
+OFF: Final = "nothing was counted: Redis counts jobs if `metrics: true` or `web` is in the file"
 
 
 def register(subparsers: Any) -> None:
@@ -101,7 +101,7 @@ def _stats(options: arguments.Options) -> None:
         found = {when: session.run(session.verbs.hours(queues, hours)) for when, hours in spans.items()}
     grouped = {when: _grouped(found[when], kind, name, shift if when == "before" else 0.0) for when in spans}
     if not any(grouped.values()):
-        tell(_OFF)
+        tell(OFF)
     elif shift and not grouped["before"]:
         tell("nothing was counted in the time before, so there is nothing to compare with")
     hours = 1.0 if name else max(1.0, (now - since) / 3600)

@@ -44,6 +44,11 @@ def by_hour(counted: Hours) -> dict[int, Tally]:
     return _summed(counted, lambda _queue, hour, _task: hour)
 
 
+def by_hour_and_task(counted: Hours) -> dict[tuple[int, str], Tally]:
+    """(hour since 1970, task) → all queues together."""
+    return _summed(counted, lambda _queue, hour, task: (hour, task))
+
+
 def of_task(counted: Hours, task: str) -> Hours:
     """What was counted of one task."""
     return {key: {task: each[task]} for key, each in counted.items() if task in each}

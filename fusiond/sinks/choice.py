@@ -17,6 +17,10 @@ def outlet(sink: Sink) -> Outlet:
         from fusiond.sinks.file_outlet import FileOutlet
 
         return FileOutlet(sink)
+    if sink.kind == "load":
+        from fusiond.sinks.load_outlet import LoadOutlet
+
+        return LoadOutlet(sink)
     if sink.kind == "elasticsearch":
         from fusiond.sinks.elastic_outlet import ElasticOutlet
 

@@ -22,6 +22,7 @@ from fusiond.masking import Secret, masked_event, without_url
 from fusiond.owners import with_owner
 from fusiond.program import Link, wait_until_set
 from fusiond.sinks.choice import outlet
+from fusiond.sinks.job_keys import JobKeys
 from fusiond.sinks.outlets import DeliveryError, Document, deliver_in_parts
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ class Delivery(Carrier):
         #: of which only the host is told: the rest may have come from a variable
         self._url = sink.url or ""
         self._outlet, self._wanted = outlet(sink), Wanted(sink.only).accepts
+        #: None: a sink of this kind has no use for them
+        self._keys = JobKeys(config) if sink.kind == "load" else None
         self._own_secret = {name: task.secret for name, task in config.tasks.items()}
         #: task → its secret arguments, of any daemon's file
         self._secret: Secret = self._catalogue.secret(self._own_secret)
@@ -173,6 +176,8 @@ class Delivery(Carrier):
     async def _deliver(self, batch: list[Event]) -> None:
         """Until each event is taken or refused for good, or another daemon delivers. Raises BrokerError."""
         documents = [self._document(event) for event in batch]
+        if self._keys is not None:
+            await self._add_keys(self._keys, batch, documents)
         while self._delivers:
             self._follow()
             try:
@@ -190,6 +195,16 @@ class Delivery(Carrier):
                     continue
             await self._note(batch)
             return
+
+    async def _add_keys(self, keys: JobKeys, batch: list[Event], documents: list[Document]) -> None:
+        """Add to the documents of new jobs what events do not have. Raises BrokerError."""
+        asked = [pair for pair in zip(batch, documents, strict=True) if keys.are_in(pair[0])]
+        replies = await self._connection.run_many([self._verbs.job(event.stream, event.job) for event, _ in asked])
+        for (_, document), reply in zip(asked, replies, strict=True):
+            if isinstance(reply, BrokerError):
+                raise reply
+            if reply is not None:
+                document.update(keys.of(reply))
 
     async def _try(self, documents: list[Document]) -> None:
         """Deliver it in a thread, and keep the lease meanwhile. Raises DeliveryError, BrokerError."""

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fusiond.config.model.event_log import Sink
@@ -24,12 +24,16 @@ class FileOutlet:
 
     def deliver(self, documents: Sequence[Document]) -> None:
         """Append them. What a full disk cut is removed, so that no line is broken. Raises DeliveryError."""
-        lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
         try:
             self._open()
+            lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self._lines(documents))
             self._append(lines.encode(errors="backslashreplace"))
         except OSError as error:
-            raise DeliveryError(f"{self._path}: {error.strerror}") from error
+            raise DeliveryError(f"{error.filename or self._path}: {error.strerror}") from error
+
+    def _lines(self, documents: Sequence[Document]) -> Iterable[Document]:
+        """What is appended to the open file for these."""
+        return documents
 
     def close(self) -> None:
         """Close the file."""

@@ -95,6 +95,8 @@ class Desk(Running):
         words = words[max(number for number, word in enumerate(words) if Path(word).name == "fusiond") + 1 :]
         given = self.directory.joinpath(given.strip()).read_text() if given else "0 2 * * * /usr/bin/backup\n"
         cwd = self._new_directory() if words[0] == "init" else self.directory
+        if words[0] == "record":
+            self._job(words[:1])  # something must have been counted
         return fusiond(*[self._own(word, words) for word in words], cwd=cwd, given=given)
 
     def _new_directory(self):

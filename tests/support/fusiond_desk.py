@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from fusiond.broker.call import as_is, plain
 from fusiond.broker.jobs import EFFECTS
 from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import connect
@@ -35,6 +37,13 @@ class Desk:
         publish = self.verbs.publish_catalogue("test", "hash", TASKS, priorities={"high": 2, "low": 0}, queues=QUEUES)
         self.run(publish)
         self.serve(*QUEUES)
+
+    def count(self, hours_ago, task, queue="default", **numbers):
+        """Write counters of a task in an hour, so many hours ago; returns when that began, in epoch s."""
+        hour = int(time.time()) // 3600 - hours_ago
+        words = [word for name, number in numbers.items() for word in (f"{name} {task}", number)]
+        self.run(plain(as_is, "HSET", self.verbs.keys.of(queue, "metrics", "hour", str(hour)), *words))
+        return hour * 3600
 
     def serve(self, *queues):
         """What a worker group of that daemon says while it claims from these queues."""

@@ -14,12 +14,13 @@ INDEX: Final = text(
     "index", r"^[a-z0-9][a-z0-9._-]{0,199}$", "write the name of an index: small letters, digits, . _ and -"
 )
 SinkKind = Annotated[
-    Literal["file", "webhook", "elasticsearch", "otlp"],
+    Literal["file", "webhook", "elasticsearch", "otlp", "load"],
     meanings(
         "a file with an event in each line, as JSON",
         "a URL that gets a signed request for each event",
         "an index of Elasticsearch; needs fusiond[elasticsearch]",
         "a collector of OpenTelemetry, which gets a span for each attempt; needs fusiond[otlp]",
+        "a file with a line for each arrival and each attempt, without arguments",
     ),
 ]
 
@@ -28,9 +29,10 @@ SinkKind = Annotated[
 class Sink:
     """Where events are delivered: a program of the daemon, with its own place in the streams."""
 
-    #: What it delivers to: `file`, `webhook`, `elasticsearch`, or `otlp`, a collector of OpenTelemetry.
+    #: What it delivers to: `file`, `webhook`, `elasticsearch`, or `otlp`, a collector of OpenTelemetry. `load` records
+    #: what `fusiond simulate` replays.
     kind: Annotated[SinkKind, Key("Kind", "file", in_place=True)]
-    #: file: where lines are appended. It may be rotated: if it was renamed, a new one is begun.
+    #: file, load: where lines are appended. It may be rotated: if it was renamed, a new one is begun.
     path: Annotated[FilePath | None, Key("Path", "/var/log/fusiond/events.jsonl", in_place=True)] = None
     #: webhook, elasticsearch, otlp: the address; otlp adds /v1/traces. Its host may be private.
     url: Annotated[Url | None, Key("URL", "https://hooks.example.com/fusiond", in_place=True)] = None
@@ -44,16 +46,17 @@ class Sink:
     api_key_file: Annotated[
         FilePath | None, Key("API key file", "/run/credentials/fusiond.service/elastic", in_place=True)
     ] = None
-    #: Names and patterns of the events that it delivers. Empty: all.
+    #: Names and patterns of the events that it delivers; not with load. Empty: all.
     only: Annotated[tuple[EventName, ...], Key("Only", ["failed", "cron.*"], in_place=True)] = ()
 
 
 #: kind → the keys that it needs, and the further keys that it has
 SINK_KEYS: Final[Mapping[str, tuple[str, frozenset[str]]]] = {
-    "file": ("path", frozenset()),
-    "webhook": ("url", frozenset({"secret_file"})),
-    "elasticsearch": ("url", frozenset({"index", "api_key_file"})),
-    "otlp": ("url", frozenset()),
+    "file": ("path", frozenset({"only"})),
+    "webhook": ("url", frozenset({"secret_file", "only"})),
+    "elasticsearch": ("url", frozenset({"index", "api_key_file", "only"})),
+    "otlp": ("url", frozenset({"only"})),
+    "load": ("path", frozenset()),
 }
 
 
