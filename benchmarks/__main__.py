@@ -14,7 +14,7 @@ from benchmarks.server import describe_server
 #: in the order in which they run where none is named
 MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
 #: take minutes, or need root
-NAMED_ONLY = ("scripts", "hosts", "distance", "shards", "outbox")
+NAMED_ONLY = ("scripts", "hosts", "distance", "shards", "outbox", "simulation")
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ tasks:
   mark: {{run: bench_tasks.mark}}
   rest: {{run: bench_tasks.rest}}
   nap: {{run: bench_tasks.nap}}
+  doze: {{run: bench_tasks.doze}}
   host: {{run: bench_tasks.host}}
   visit: {{run: bench_tasks.visit}}
 workers:
@@ -85,13 +86,14 @@ class Daemon:
             inside: a command that runs another one, in front of the daemon's own: `ip netns exec NAME`.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
-        self._file, self._log = self._directory / "fusion.yaml", self._directory / "log"
+        #: what it runs
+        self.file, self._log = self._directory / "fusion.yaml", self._directory / "log"
         runtime = self._directory / "r"
         self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else reach or url
         #: of the embedded Redis
         self.socket = paths.redis_socket(runtime)
         self._written, self._queues = url, ", ".join(f"{name}: {{}}" for name in queues)
-        self._words = [*inside, COMMAND, "run", "-c", str(self._file)]
+        self._words = [*inside, COMMAND, "run", "-c", str(self.file)]
         self.write(*groups)
         self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notified.bind(str(self._directory / "notify"))
@@ -125,9 +127,9 @@ class Daemon:
 
     def write(self, *groups: str) -> None:
         """Save the file as editors do: written beside, and renamed over it."""
-        fresh = self._file.with_suffix(".new")
+        fresh = self.file.with_suffix(".new")
         fresh.write_text(_FILE.format(url=self._written, queues=self._queues, groups="".join(groups)))
-        fresh.replace(self._file)
+        fresh.replace(self.file)
 
     def await_ready(self) -> None:
         """Until it says READY: after its start, and after each reload."""

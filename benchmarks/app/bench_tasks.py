@@ -26,6 +26,11 @@ def rest() -> None:
     time.sleep(0.01)
 
 
+def doze(seconds: float) -> None:
+    """Sleep so long."""
+    time.sleep(seconds)
+
+
 async def nap(seconds: float) -> None:
     """Await."""
     import asyncio

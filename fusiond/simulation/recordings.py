@@ -18,11 +18,13 @@ from fusiond.simulation.loads import Arrival, AttemptCourse, LoadError, Recorded
 _TABLES = """
     CREATE TABLE arrivals (job TEXT PRIMARY KEY, at REAL, task TEXT, delay REAL, cron INT, keys TEXT, fair TEXT)
         WITHOUT ROWID;
-    CREATE TABLE attempts (job TEXT, n INT, took REAL, outcome TEXT, delay REAL, PRIMARY KEY (job, n)) WITHOUT ROWID;
+    CREATE TABLE attempts (job TEXT, n INT, took REAL, outcome TEXT, delay REAL,
+        PRIMARY KEY (job, n, outcome, took)) WITHOUT ROWID;
 """
+#: a snoozed attempt and the next one have the same number
 _JOBS = """
     SELECT job, at, task, arrivals.delay, keys, fair, took, outcome, attempts.delay FROM arrivals
-    LEFT JOIN attempts USING (job) WHERE cron = 0 ORDER BY at, job, n
+    LEFT JOIN attempts USING (job) WHERE cron = 0 ORDER BY at, job, n, outcome <> 'snoozed'
 """
 #: quantiles of the recorded run times that are kept for attempts that the recording does not have
 _STEPS = 50

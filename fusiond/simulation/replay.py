@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -100,6 +100,8 @@ class Simulation:
         #: groups for which there may be jobs
         self._asking: dict[SimulatedGroup, None] = {}
         self._counts: dict[str, Counts] = {}
+        #: job → its snoozed attempts
+        self._snoozes: Counter[bytes] = Counter()
         self._wakes: dict[str, int] = {}
         redis.now = self._begin
         redis.has_expiries = any(task.unique and task.unique.for_ for task in self.config.tasks.values())
@@ -291,10 +293,11 @@ class Simulation:
         self.figures.began(task, job.waited_ms, now - self._begin)
         if job.id.startswith(b"cron:") and job.attempts == 1:
             self.figures.count(task, "arrived")
-        known = _runs_in(job.args)
-        found = known[min(job.attempts, len(known)) - 1] if known else None
-        run = group.limited(attempt, found or self._load.run(task, job.id.decode(), job.attempts))
-        self._at(now + max(1, round(run.takes * 1000)), partial(self._end_attempt, group, attempt, run))
+        known, begun = _runs_in(job.args), job.attempts + self._snoozes[job.id]
+        found = known[min(begun, len(known)) - 1] if known else None
+        run = group.limited(attempt, found or self._load.run(task, job.id.decode(), begun))
+        # Whole ms are recorded, the rest cut off, and a child needs a moment between two jobs.
+        self._at(now + int(run.takes * 1000) + 1, partial(self._end_attempt, group, attempt, run))
 
     def _end_attempt(self, group: SimulatedGroup, attempt: Any, run: AttemptCourse) -> None:
         if attempt.lost:
@@ -303,6 +306,8 @@ class Simulation:
         if outcome:
             self._redis.add(self._verbs.settle(attempt.queue, [outcome]))
             goes_on = outcome.kind in ("retry", "snoozed")
+            if outcome.kind == "snoozed":  # Redis does not count such an attempt
+                self._snoozes[attempt.id] += 1
             self.figures.count(attempt.task.decode(), "retries" if goes_on else outcome.kind)
             if goes_on:
                 self._wake_later(attempt.queue, outcome.ms + 1)
