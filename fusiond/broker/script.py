@@ -6,10 +6,11 @@ A file may begin with lines `-- include: name …`: the files `lua/shared/<name>
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ _INCLUDE = "-- include:"
 #: A claim makes 80 functions: without this it takes a third longer.
 _LAYERS = ("single", "job", "places")
 _LAYER_BEGINS, _LAYER_ENDS = "return (function()\n", "\nend)()"
-#: include → words in it → what this process has in their place; see `replace_in`
+#: include → words in it → what this process has in their place; see `replaced`
 _replaced: dict[str, Mapping[str, str]] = {}
 
 
@@ -63,10 +64,16 @@ def _shared(part: str) -> str:
     return text
 
 
-def replace_in(words: Mapping[str, Mapping[str, str]]) -> None:
-    """Have the scripts of this process another clock: include → words in it → what stands there instead."""
+@contextlib.contextmanager
+def replaced(words: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
+    """Within the block, the scripts of this process have another clock: include → words in it → what replaces them."""
     _replaced.update(words)
     script.cache_clear()
+    try:
+        yield
+    finally:
+        _replaced.clear()
+        script.cache_clear()
 
 
 @functools.cache

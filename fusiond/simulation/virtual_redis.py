@@ -41,7 +41,7 @@ end
 """
 #: What asks Redis for the time, or has it delete a key after some time: its own clock goes on during a simulation. A
 #: rate's key may stay, since what it holds is over by then.
-_TIMES = {
+TIMES = {
     "now": {"redis.call('TIME')": "redis.call('MGET', 'clock:s', 'clock:us')"},
     "rate": {", 'PX', whole(math.max(1, math.ceil(spent - MOMENT)))": ""},
     "locks": {
@@ -120,8 +120,7 @@ class VirtualRedis:
 @contextlib.contextmanager
 def virtual_redis() -> Iterator[VirtualRedis]:
     """One of them, until the block ends. Raises NoServer, or FusionError where the server does not start."""
-    script.replace_in(_TIMES)
-    with tempfile.TemporaryDirectory(prefix="fusiond-simulation-") as name:
+    with script.replaced(TIMES), tempfile.TemporaryDirectory(prefix="fusiond-simulation-") as name:
         directory = Path(name)
         server = _start(choose_server().path, directory)
         try:

@@ -1,0 +1,106 @@
+"""
+A simulation has no rules of its own: one that is broken in the product, in a script or in a function of the dispatcher
+or the scheduler, is broken in the simulation.
+"""
+
+import json
+
+import pytest
+
+from fusiond.broker import script
+from fusiond.schedule import decision
+from fusiond.worker.dispatcher import scaling
+from fusiond.worker.dispatcher.claims import queue_order
+from fusiond.worker.dispatcher.ends import verdicts
+
+FILE = """
+
+queues: {fast: {}, slow: {rate_limit: 1/10s}, fair: {fair_by: [kwargs.tenant]}, short: {max_length: 5}}
+retry_policies: {few: {max_attempts: 2, delay: 1m, jitter: 0%}}
+tasks:
+  quick: {run: a.b, queue: fast, priority: high, retry: few}
+  other: {run: a.b, queue: fast, priority: low, expires: 20s}
+  rated: {run: a.b, queue: slow}
+  tenants: {run: a.b, queue: fair}
+  alone: {run: a.b, queue: fair, limit: {by: [kwargs.account], max_running: 1}}
+  once: {run: a.b, queue: fast, unique: {by: [kwargs.user], for: 2m}}
+  full: {run: a.b, queue: short}
+cron: {tick: {task: quick, schedule: "*/2 * * * *"}}
+workers:
+  main: {queues: [fast, slow, short], order: strict, processes: {min: 1, max: 3}}
+  side: {queues: [fair], processes: 2}
+"""
+LOAD = [
+    {"task": "quick", "rate": "12/1m", "takes": {"p50": "3s", "p99": "20s"}, "fails": 0.3},
+    {"task": "other", "rate": "12/1m", "takes": "5s"},
+    {"task": "rated", "rate": "10/1m", "takes": "1s"},
+    {"task": "tenants", "rate": "30/1m", "takes": "3s", "keys": 3},
+    {"task": "alone", "rate": "20/1m", "takes": "4s", "keys": 4},
+    {"task": "once", "rate": "20/1m", "takes": "1s", "keys": 5},
+    {"task": "full", "rate": "20/1m", "takes": "3s"},
+]
+#: a rule of a script → words in it, what they become, and what the simulation then has otherwise
+SCRIPTS = {
+    "priorities": ("(255 - ", "(0 + ", ("tasks", "quick")),
+    "the rate of a queue": ("math.floor(burst - ", "math.floor(1000 - ", ("tasks", "rated")),
+    "locks of unique jobs": ("if not other or other == id then", "if true then", ("tasks", "once")),
+    "the length of a queue": ("return most - ", "return 1000 + most - ", ("tasks", "full")),
+    "limits of tasks": ("return room.places < 1 or room.tokens < 1", "return false", ("tasks", "alone")),
+    "turns of tenants": ("math.max(first, known[priority], last + 1)", "first", ("tasks", "tenants")),
+    "expiry": ("created + expires > now", "created + expires > 0", ("tasks", "other")),
+}
+#: a function of the dispatcher or the scheduler → what it becomes
+FUNCTIONS = {
+    "the order of queues": (
+        queue_order.Queues, "divide", lambda self, want, _=(): dict.fromkeys([*self._open][: min(1, want)], want), ("tasks", "rated")
+    ),
+    "the delay of a retry": (verdicts, "backoff", lambda *_: 0.0, ("tasks", "quick")),
+    "the number of children": (scaling, "next_size", lambda *_, **__: None, ("groups", "main")),
+    "which ticks are due": (decision, "due", lambda *_, **__: ((), None), ("cron", "tick")),
+}  # fmt: skip
+
+
+@pytest.fixture
+def figures(simulated):
+    """The result, all or a part of it, of FILE under LOAD."""
+
+    def figures_of(part=None):
+        result = simulated(FILE, LOAD)
+        return result[part[0]].get(part[1]) if part else result
+
+    return figures_of
+
+
+@pytest.mark.parametrize("rule", SCRIPTS)
+def test_a_rule_of_a_script_decides(figures, monkeypatch, rule):
+    """Priorities, rates, locks, lengths, limits, turns and expiry are those of Redis' scripts."""
+    old, new, part = SCRIPTS[rule]
+    before, read, found = figures(part), script._read.__wrapped__, []
+
+    def broken(path):
+        text = read(path)
+        found.extend([path] * text.count(old))
+        return text.replace(old, new)
+
+    monkeypatch.setattr(script, "_read", broken)
+    after = figures(part)
+    assert found
+    assert before != after
+
+
+@pytest.mark.parametrize("rule", FUNCTIONS)
+def test_a_rule_of_the_dispatcher_or_the_scheduler_decides(figures, monkeypatch, rule):
+    """The order of queues, verdicts on attempts, the number of children and ticks are those of the product."""
+    module, name, broken, part = FUNCTIONS[rule]
+    before = figures(part)
+    monkeypatch.setattr(module, name, broken)
+    assert before != figures(part)
+
+
+def test_the_same_seed_gives_the_same_bytes(figures, simulated):
+    """Twice the same; and otherwise with another seed."""
+    first, again = figures(), figures()
+    for each in (first, again):
+        each.pop("memory")
+    assert json.dumps(first) == json.dumps(again)
+    assert simulated(FILE, LOAD, seed=2)["tasks"] != first["tasks"]
