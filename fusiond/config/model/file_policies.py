@@ -1,38 +1,26 @@
 """What the file demands of its own entries, such as that no task runs longer than two hours."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from fusiond.config.kinds import Key, Kind, Line, between, meanings
+from fusiond.config.kinds import Key, Kind, Line, between
 
 _VALUE: Final = Kind({"title": "value", "type": ["string", "number"]})
 _VALUES: Final = Kind({"items": {"type": ["string", "number", "boolean", "null"]}})
 
 #: word of `every` → section of the file
 SECTIONS: Final = {
-    "task": "tasks", "queue": "queues", "group": "workers", "cron": "cron", "flow": "flows",
-    "retry_policy": "retry_policies", "outbox": "outboxes",
+    "task": "tasks", "queue": "queues", "group": "workers", "cron": "cron", "flow": "flows", "outbox": "outboxes",
+    "retry_policy": "retry_policies",
 }  # fmt: skip
-Every = Annotated[
-    Literal["task", "queue", "group", "cron", "flow", "retry_policy", "outbox"],
-    meanings(
-        "each task",
-        "each queue, also `default` if a task uses it",
-        "each worker group",
-        "each cron entry",
-        "each flow",
-        "each retry policy of the file",
-        "each outbox",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What must hold for each entry of a kind."""
 
-    #: The entries: `task`, `queue`, `group`, `cron`, `flow`, `retry_policy` or `outbox`.
-    every: Annotated[Every, Key("Every", "task")]
+    #: The entries: `task`, `queue`, `group`, `cron`, `flow`, `outbox` or `retry_policy`.
+    every: Annotated[str, Kind({"enum": [*SECTIONS]}), Key("Every", "task")]
     #: The key that is judged, such as `owner` or `timeout.hard`; its value is what counts after all defaults.
     key: Annotated[Line | None, Key("Key", "timeout.hard")] = None
     #: true: it must have a value.

@@ -96,7 +96,7 @@ def test_the_error_says_what_to_do_and_why():
         ("every: task, key: owner", "this policy demands nothing"),
         ("every: task, key: owner, required: false", "this policy demands nothing"),
         ("every: task", "this policy demands nothing"),
-        ("every: task, at_most: 5m", "at_most needs a key; add key"),
+        ("every: task, at_most: 5m", "this policy needs a key; add key"),
         ("every: task, served_by_groups: 5", "worker groups serve queues only; write every: queue"),
     ],
 )
