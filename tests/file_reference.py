@@ -21,7 +21,7 @@ SCHEMA = file_schema.schema()
 def below(schema, *path):
     """What the schema says at the end of a path of keys; `*` is any name."""
     for key in path:
-        schema = schema["additionalProperties"] if key == "*" else schema["properties"][key]
+        schema = schema["properties"][key] if key != "*" else schema.get("items") or schema["additionalProperties"]
     return schema
 
 
@@ -39,6 +39,7 @@ SECTIONS = {
     "on_success and on_failure": ("tasks", "*", "on_failure"),
     "limit": ("tasks", "*", "limit"),
     "unknown_tasks": ("unknown_tasks",),
+    "policies": ("policies", "*"),
     "flows": ("flows", "*"),
     "steps": ("flows", "*", "steps", "*"),
     "cron": ("cron", "*"),

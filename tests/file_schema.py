@@ -134,7 +134,7 @@ def _value(form, *, nullable=False, entry=False):
     if origin in (tuple, Mapping) and isinstance(found["type"], str):
         found["type"] = [found["type"], "null"]
     elif nullable:
-        found["type"] = ["null", found["type"]]
+        found["type"] = ["null", *([found["type"]] if isinstance(found["type"], str) else found["type"])]
     return found
 
 
@@ -179,6 +179,7 @@ def descriptions():
     names = (
         "cron_entries",
         "event_log",
+        "file_policies",
         "flow_steps",
         "limits",
         "on_end",

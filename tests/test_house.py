@@ -89,6 +89,7 @@ ALONE = [
         for name in (
             "cron_entries",
             "event_log",
+            "file_policies",
             "flow_steps",
             "limits",
             "on_end",

@@ -14,14 +14,8 @@ from fusiond.cli.find import broker
 from fusiond.cli.terminal.text import tell
 from fusiond.errors import FusionError
 
-_SINK: Final = (
-    "give --from counters; a load that is not coarse is recorded by the daemon, if the file has"
-    " events: {sinks: {load: {kind: load, path: /var/lib/fusiond/load.jsonl}}}"
-)
-_COARSE: Final = (
-    "this load is coarse: when its jobs arrive within an hour is chosen at random; those of cron entries and flows are"
-    " among them"
-)
+_SINK: Final = "give --from counters; another load is recorded by a sink: events: {sinks: {load: {kind: load, …}}}"
+_COARSE: Final = "this load is coarse: jobs arrive at random within an hour; those of cron and flows are among them"
 
 
 def register(subparsers: Any) -> None:
@@ -40,11 +34,9 @@ def _record(options: arguments.Options) -> None:
 
     Redis counts if `metrics: true` or `web` is in the file.
     """
-    from datetime import UTC, datetime
-
     from fusiond.cli.statistics import OFF
     from fusiond.inspecting.coarse_load import coarse_load
-    from fusiond.inspecting.statistics import HOUR, hours_between
+    from fusiond.inspecting.statistics import hours_between
 
     if options.source is None:
         raise UsageError(_SINK)
@@ -52,12 +44,10 @@ def _record(options: arguments.Options) -> None:
     hours = hours_between(now - 86_400 if options.since is None else options.since, now)
     with broker.session(options) as session:
         counted = session.run(session.verbs.hours(session.queues(), hours))
-    lines = [*coarse_load(counted, now)] if counted else []
-    if not lines:
+    lines = [json.dumps(line, ensure_ascii=False) for line in coarse_load(counted, now)]
+    if len(lines) < 2:
         raise FusionError(OFF)
-    began = datetime.fromtimestamp(min(hour for _, hour in counted) * HOUR, UTC)
-    first = {"recording": 1, "from": "counters", "coarse": True, "began": f"{began:%Y-%m-%dT%H:%M:%SZ}"}
-    _write("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in [first, *lines]), options.output)
+    _write("\n".join([*lines, ""]), options.output)
     tell(_COARSE)
 
 

@@ -21,6 +21,7 @@ from fusiond.config.lint import (
     broker_url,
     calls,
     dashboard,
+    declared_policies,
     flow_graphs,
     machine,
     names,
@@ -108,6 +109,7 @@ def load(
             found.take(machine.check_owners(tree, to_run=to_run))
         if whole:
             found.take(names.check_used(sound, config))
+            found.take(declared_policies.check(sound, config))
             name = systemd_unit.unit_of(as_named(path))
             unit = unit_file or (None if elsewhere else systemd_unit.installed(name))
             found.take(systemd_unit.check(sound, config, unit, name))

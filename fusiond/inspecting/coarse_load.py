@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from fusiond.broker.counters import LIMITS, OTHERS, Histogram
+from fusiond.broker.event_records import iso
 from fusiond.config.units import written
 from fusiond.inspecting.statistics import HOUR, Hours, by_hour_and_task, by_task
 
@@ -17,11 +18,14 @@ _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 def coarse_load(counted: Hours, now: float) -> Iterator[dict[str, Any]]:
     """
-    A line for each task and hour; the load begins with the first of these hours.
+    One line about the load, which begins with the first of these hours, and one for each task and hour.
 
     Tasks that are counted together, and those of which no attempt has run, are left out. `now`: epoch s.
     """
+    if not counted:
+        return
     first, all_hours = min(hour for _, hour in counted), by_task(counted)
+    yield {"recording": 1, "from": "counters", "coarse": True, "began": f"{iso(first * HOUR * 1000)[:19]}Z"}
     for (hour, task), tally in sorted(by_hour_and_task(counted).items(), key=lambda item: item[0]):
         times = tally.run if tally.run.count else all_hours[task].run
         if not tally.ended or not times.count or task == OTHERS.decode():

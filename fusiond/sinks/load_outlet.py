@@ -45,21 +45,18 @@ class LoadOutlet(FileOutlet):
         if not os.fstat(self._file).st_size:
             yield {"recording": 1, "from": "events", "began": f"{documents[0]['log_time'][:19]}Z"}
         for said in documents:
+            job = {"job": self._digest(f"{said.get('queue')}/{said.get('job_id')}")}
             if said["event"] == LOST:
                 log.warning("the recording has a gap in the queue '%s': %s", said.get("queue"), said["message"])
             elif said["event"] == "enqueued":
-                yield self._named(said) | self._arrival(said)
+                yield job | self._arrival(said)
             elif said["event"] in _ENDS and "duration" in said:
-                yield self._named(said) | _attempt(said)
-
-    def _named(self, said: Document) -> dict[str, Any]:
-        return {"job": self._digest(f"{said['queue']}/{said['job_id']}")}
+                yield job | _attempt(said)
 
     def _arrival(self, said: Document) -> dict[str, Any]:
         line = {"task": said["task"], "at": datetime.fromisoformat(said["log_time"]).timestamp()}
-        flags = {"after": said["status"] == "deferred", "cron": said["job_id"].startswith("cron:")}
-        line |= {name: True for name, is_so in (*flags.items(), ("flow", "flow" in said)) if is_so}
-        line |= {"delay": said["delay"]} if "delay" in said else {}
+        is_so = {"after": said["status"] == "deferred", "cron": said["job_id"].startswith("cron:")}
+        line |= {name: True for name in is_so if is_so[name]} | {n: said[n] for n in ("delay", "flow") if n in said}
         return line | {name: self._digest(said[name]) for name in ("by", "fair_by") if name in said}
 
     def _digest(self, text: str) -> str:

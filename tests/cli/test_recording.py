@@ -62,6 +62,7 @@ def test_a_file_that_is_there_stays(desk, count, tmp_path):
 
 def test_what_it_cannot_make_is_said(desk):
     """Without counters, and without a word of what the load is made of: the remedy is the sink."""
+    desk.count(1, "canceled", c=9)
     nothing = desk.fusiond("record", "--from", "counters")
     assert (nothing.status, "metrics: true" in nothing.err) == (1, True)
     which = desk.fusiond("record")

@@ -100,6 +100,20 @@ RULES = (
         "workers: {m: {processes: {min: 4, max: 8}}}\n",
     ),
     Rule(
+        "broken-policy",
+        "error",
+        "an entry that does not keep to one of the file's `policies`",
+        "tasks: {a: {run: x.y, expires: «3h»}}\npolicies: [{every: task, key: expires, at_most: 2h}]\n",
+        "tasks: {a: {run: x.y, expires: 2h}}\npolicies: [{every: task, key: expires, at_most: 2h}]\n",
+    ),
+    Rule(
+        "useless-policy",
+        "error",
+        "a policy that can judge nothing: of an unknown key, or with a value of another kind",
+        "policies: [{every: task, key: «ownr», one_of: [ada]}]\n",
+        "policies: [{every: task, key: retry, one_of: [standard]}]\n",
+    ),
+    Rule(
         "sink-key",
         "error",
         "a sink without the key that its kind needs, or with one of another kind",

@@ -11,14 +11,15 @@ The accepted configuration: frozen, with every default filled in. Each key of th
 8. web_face.py        the dashboard
 9. event_log.py       events
 10. outboxes.py       tables of databases whose rows become jobs
+11. file_policies.py  what the file demands of its own entries
 
 The annotation of a field says how its values are written (`config/kinds.py`). Its Key has a title, examples, and what
 a change of the key does. The `#:` comment above the field is the key's description. The reading of the file,
 `fusiond explain` and the plan of a reload follow from these. `python -m tests.file_reference` generates
 schemas/fusion.schema.json and the tables of docs/file/ from them.
 
-A ClassVar is a key that is in the file only: other fields of the Config hold its effect. Durations are seconds and
-sizes are bytes; `None` means "no limit" or "not set".
+A ClassVar is a key that is in the file only: other fields of the Config hold its effect, if it has one. Durations are
+seconds and sizes are bytes; `None` means "no limit" or "not set".
 
 `Config.from_json` returns a Config that is equal to the one that `to_json` wrote.
 
@@ -52,6 +53,7 @@ from fusiond.config.kinds import (
 )
 from fusiond.config.model.cron_entries import CronEntry
 from fusiond.config.model.event_log import Events
+from fusiond.config.model.file_policies import Policy
 from fusiond.config.model.flow_steps import Flow
 from fusiond.config.model.on_end import Webhooks
 from fusiond.config.model.outboxes import RECEIPT_MARGIN, Outbox
@@ -236,6 +238,10 @@ class Config:
     workers: Annotated[
         Mapping[Name, WorkerGroup], Key("Worker groups", {"main": {"queues": ["default"], "processes": 4}})
     ] = field(default_factory=dict)
+    #: What each task, queue or other entry must keep to: a file that breaks one is refused.
+    policies: ClassVar[
+        Annotated[tuple[Policy, ...], Key("Policies", [{"every": "task", "key": "timeout.hard", "at_most": "2h"}])]
+    ] = ()
     #: How URLs are called at the end of jobs, by `on_success` and `on_failure`.
     webhooks: Annotated[
         Webhooks, Key("Webhooks", {"secret_file": "/run/credentials/fusiond.service/webhooks"}, in_place=True)

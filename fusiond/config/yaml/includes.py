@@ -4,7 +4,7 @@ A file and what it includes → one tree.
 1. read     the main file
 2. find     what its `include:` names: paths and globs, in alphabetical order; relative ones start at the file
 3. read     each; an included file cannot include others, so there are no circles
-4. merge    sections by name; a name that is declared twice is an error at its second place
+4. merge    sections by name, and policies; a name that is declared twice is an error at its second place
 """
 
 import dataclasses
@@ -24,6 +24,8 @@ from fusiond.config.yaml.source import MAX_BYTES, MAX_NODES, RefusedText, compos
 MAX_FILES: Final = 500
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset(field.name for field in keys_of(Config) if field.by_name)
+#: lists to which each file may add
+_LISTS: Final = frozenset({"policies"})
 #: problems that keep a file from being read
 _UNREAD: Final = frozenset({"unreadable", "missing-include", "too-many-files", "too-many-values"})
 #: keys that each file may have
@@ -152,6 +154,8 @@ class _Reader:
                     own = dict(node.value) if isinstance(node.value, dict) else node.value
                     sections[key] = dataclasses.replace(node, value=own, keys=dict(node.keys))
                     merged.keys[key] = root.keys[key]
+                elif key in _LISTS:
+                    sections[key].value = [*sections[key].items(), *node.items()]
                 elif key in _BY_NAME:
                     self._merge(sections[key], node, key)
                 elif key not in _IN_EACH:

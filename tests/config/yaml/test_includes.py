@@ -55,6 +55,21 @@ def test_the_same_name_twice_is_an_error_at_its_second_place(place):
     assert "fusion.yaml:4" in loaded.problems[0].message
 
 
+def test_policies_of_all_files_hold(place):
+    """Those of a drop-in bind the main file, beside its own."""
+    policies = (
+        "policies: [{every: task, key: owner, required: true}, {every: queue, key: max_length, required: true}]\n"
+    )
+    loaded, problems = place(
+        f"{MAIN}policies: [{{every: group, key: user, required: true}}]\n",
+        **{"conf.d__x": policies}, **{"conf.d__y": "policies:\n"},
+    )  # fmt: skip
+    assert loaded.config is None
+    assert problems == [("fusion.yaml", line, "broken-policy") for line in (3, 4, 5)]
+    where = [problem.message.rpartition("/")[2] for problem in loaded.problems if problem.code == "broken-policy"]
+    assert where == ["x.yaml:1)", "x.yaml:1)", "fusion.yaml:6)"]
+
+
 def test_circles_and_nesting_are_refused(place):
     """A file includes neither itself nor, being included, others."""
     _, problems = place("version: 1\ninclude: [fusion.yaml, a.yaml]\n", a="include: [b.yaml]\n", b="{}")
