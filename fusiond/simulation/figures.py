@@ -53,7 +53,7 @@ class SimulatedFigures:
                 "jobs": counted["arrived"],
                 **_waits(self.waits.get(task, array("q"))),
                 "wait_max_at": self.longest.get(task, (0, 0))[1] / 1000,
-                **{name: counted[name] for name in ("finished", "failed", "expired", "retries", "refused")},
+                **{name: counted[name] for name in ("finished", "failed", "expired", "retries", "rescued", "refused")},
             }
             for task, counted in sorted(self.jobs.items())
         }

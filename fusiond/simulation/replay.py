@@ -277,8 +277,8 @@ class Simulation:
         for job in claim.jobs:
             self._run(group, share.queue, job, token)
         for lost in claim.reclaimed:
-            if lost.code == "EXPIRED":
-                self.figures.count(lost.task, "expired")
+            if lost.code in ("EXPIRED", "RESCUED"):
+                self.figures.count(lost.task, lost.code.lower())
         if not group.queues.note(share, claim) and not claim.few:
             if claim.next_due_ms is not None and claim.next_due_ms < _RENEWED // 2:
                 self._wake_later(share.queue, claim.next_due_ms + 1)

@@ -56,6 +56,7 @@ _TABLES: dict[str, tuple[str, tuple[_Column, ...]]] = {
             _field("p99", "seconds", "wait_p99"),
             _field("Max", "seconds", "wait_max"),
             _field("Retries", "count", "retries"),
+            _field("Rescued", "count", "rescued"),
             _field("Failed", "count", "failed"),
             _field("Expired", "count", "expired"),
             _field("Refused", "count", "refused"),

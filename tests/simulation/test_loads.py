@@ -1,0 +1,111 @@
+"""Loads: what a line means, and what is refused, with its line and a remedy."""
+
+import json
+
+import pytest
+
+from fusiond.simulation.load_files import read_load
+from fusiond.simulation.loads import Arrival, LoadError, run_times, scaled
+
+LINE = {"task": "send", "rate": "20/s"}
+REFUSED = {
+    "an unknown key": ({**LINE, "rat": 1}, "unknown key 'rat'; did you mean 'rate'?"),
+    "no task": ({"rate": "20/s"}, "'task' is missing"),
+    "a rate of 0": ({**LINE, "rate": "0/s"}, "'0/s' is not a rate above 0"),
+    "a negative rate": ({**LINE, "rate": "-5/s"}, "'-5/s' is not a rate above 0"),
+    "no rate": ({**LINE, "rate": "often"}, "'often' is not a rate above 0"),
+    "a negative time": ({**LINE, "takes": "-1s"}, "'-1s' has a sign"),
+    "falling percentiles": ({**LINE, "takes": {"p50": "2s", "p99": "1s"}}, "a higher percentile"),
+    "no percentile": ({**LINE, "takes": {"average": "2s"}}, "'average' is not a percentile"),
+    "more than all fail": ({**LINE, "fails": 1.5}, "fails: 1.5 is not a share"),
+    "no keys": ({**LINE, "keys": 0}, "keys: 0 is not a number"),
+    "a cut attempt": ({"job": "a", "n": 1}, "is no line of a recording"),
+    "another version": ({"recording": 2}, "of another version"),
+    "a list": ([1], "write an object"),
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A load of these lines, each JSON or a text as it is."""
+
+    def write(*lines, end="\n"):
+        file = tmp_path / "load.jsonl"
+        file.write_text("\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines) + end)
+        return read_load(str(file), 1)
+
+    return write
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(written, case):
+    """An error names the file, the line, the value and the remedy."""
+    line, message = REFUSED[case]
+    with pytest.raises(LoadError, match=r"load\.jsonl, line 2: ") as caught:
+        written(LINE, line)
+    assert message in str(caught.value)
+
+
+def test_too_many_jobs_are_refused(written):
+    """A million jobs a second, and more jobs than a simulation can have; the bound is said."""
+    for line, length in (({**LINE, "rate": "1000000/s"}, 60.0), ({**LINE, "rate": "9000/s"}, 86400.0)):
+        load, _ = written(line)
+        with pytest.raises(LoadError, match="at most 10,000,000, and 10,000 a second"):
+            next(load.arrivals(length, 1.0))
+
+
+def test_a_file_without_jobs_or_that_is_not_there_is_refused(written, tmp_path):
+    """With an example of a line, or the reason."""
+    with pytest.raises(LoadError, match="has no jobs; write lines such as"):
+        written("")
+    with pytest.raises(LoadError, match="No such file"):
+        read_load(str(tmp_path / "none.jsonl"), 1)
+
+
+def test_a_recording_gives_each_job_with_its_attempts(written):
+    """In the order of arrivals, whatever the order of lines; repeats count once; ticks of cron entries are left out."""
+    arrival = {"job": "a", "task": "send", "at": 1000.5, "by": "k"}
+    attempts = [{"job": "a", "n": 1, "took": 0.2, "outcome": "snoozed", "delay": 3}]
+    attempts += [
+        {"job": "a", "n": 1, "took": 0.3, "outcome": "retry"},
+        {"job": "a", "n": 2, "took": 0.1, "outcome": "finished"},
+    ]
+    tick = {"job": "t", "task": "dump", "at": 999.0, "cron": True}
+    cut = '{"job": "b", "n": 1, "too'
+    load, notes = written(
+        {"recording": 1, "from": "events"}, tick, arrival, attempts[1], arrival, *attempts[::-1],
+        {"job": "b", "task": "send", "at": 1000.0, "after": True},
+        {"job": "t", "n": 1, "took": 2, "outcome": "finished"},
+        cut, end="",
+    )  # fmt: skip
+    first, second = load.arrivals(100.0, 1.0)
+    assert (first.id, first.at_ms, first.runs) == ("load:b", 0, ())
+    assert (second.id, second.at_ms, second.by) == ("load:a", 500, "k")
+    assert [tuple(run) for run in second.runs] == [(0.2, "snoozed", 3.0), (0.3, "retry", 0.0), (0.1, "finished", 0.0)]
+    assert load.run("dump", "cron:dump:1", 1).takes == pytest.approx(2)
+    assert [note.partition(": ")[2] or note for note in notes] == [
+        "the recording is cut there, and its last line is left out",
+        "1 jobs that waited for other jobs are replayed as if they did not",
+    ]
+
+
+def test_run_times_have_the_percentiles_that_were_written():
+    """Lognormal between two percentiles; of one percentile always the same; failures by their share."""
+    times = run_times({0.5: 0.08, 0.99: 0.9}, 0.25)
+    drawn = sorted(times.draw((n + 0.5) / 1000, 0.5).takes for n in range(1000))
+    assert drawn[499] == pytest.approx(0.08, rel=0.01)
+    assert drawn[989] == pytest.approx(0.9, rel=0.03)
+    assert [times.draw(0.5, share).outcome for share in (0.2, 0.3)] == ["retry", "finished"]
+    assert run_times({0.5: 2.0}, 0).draw(0.99, 0.5).takes == pytest.approx(2.0)
+
+
+def test_a_scale_repeats_recorded_arrivals_or_leaves_some_out():
+    """Copies have names of their own, and all are in order."""
+    import random
+
+    arrivals = [Arrival(n * 1000, f"load:{n}", "t") for n in range(400)]
+    more = list(scaled(arrivals, 2.5, random.Random(1)))
+    assert len(more) == pytest.approx(1000, rel=0.1)
+    assert more == sorted(more)
+    assert len({each.id for each in more}) == len(more)
+    assert len(list(scaled(arrivals, 0.5, random.Random(1)))) == pytest.approx(200, rel=0.2)
