@@ -10,7 +10,7 @@ Kind = Literal["text", "count", "seconds", "share"]
 
 #: what every result is shown with
 NOT_SIMULATED = (
-    "AttemptCourse times do not grow with load: a slow database is not simulated. Nor are claiming ahead, forks, CPU,"
+    "Run times do not grow with load: a slow database is not simulated. Nor are claiming ahead, forks, CPU,"
     " callbacks and flows."
 )
 #: s, and share: so much more is worse, rather than chance
