@@ -44,7 +44,7 @@ tasks:
   doze: {{run: bench_tasks.doze}}
   host: {{run: bench_tasks.host}}
   visit: {{run: bench_tasks.visit}}
-workers:
+{tasks}workers:
 {groups}"""
 _GROUP = """\
   {name}:
@@ -74,6 +74,7 @@ class Daemon:
         reach: str | None = None,
         queues: Sequence[str] = (),
         inside: Sequence[str] = (),
+        tasks: str = "",
     ) -> None:
         """
         A daemon with a file of its own.
@@ -83,6 +84,7 @@ class Daemon:
             url: of the Redis, as the file has it.
             reach: the same Redis as this process reaches it; None: by `url`.
             queues: further queues that the file declares.
+            tasks: lines of further tasks.
             inside: a command that runs another one, in front of the daemon's own: `ip netns exec NAME`.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))
@@ -92,6 +94,7 @@ class Daemon:
         self.url = f"unix://{paths.redis_socket(runtime)}" if url == "embedded" else reach or url
         #: of the embedded Redis
         self.socket = paths.redis_socket(runtime)
+        self._tasks = tasks
         self._written, self._queues = url, ", ".join(f"{name}: {{}}" for name in queues)
         self._words = [*inside, COMMAND, "run", "-c", str(self.file)]
         self.write(*groups)
@@ -128,7 +131,9 @@ class Daemon:
     def write(self, *groups: str) -> None:
         """Save the file as editors do: written beside, and renamed over it."""
         fresh = self.file.with_suffix(".new")
-        fresh.write_text(_FILE.format(url=self._written, queues=self._queues, groups="".join(groups)))
+        fresh.write_text(
+            _FILE.format(url=self._written, queues=self._queues, tasks=self._tasks, groups="".join(groups))
+        )
         fresh.replace(self.file)
 
     def await_ready(self) -> None:

@@ -8,6 +8,7 @@ Named only, as it takes 10 minutes.
 
 from __future__ import annotations
 
+import heapq
 import json
 import random
 import resource
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 
 #: children; s that a job sleeps, on the average
 _CHILDREN, _SLEEPS = 8, 0.25
+#: s between two arrivals, and that a job sleeps, on the average
+_STORY = {"letter": (1 / 15, 0.4), "code": (1 / 10, 0.05)}
+#: what is edited → keys of `code`, keys of `letter`, children
+EDITS = {
+    "as it is": ("", "", 8),
+    "code has priority": (", priority: high", "", 8),
+    "7 children in place of 8": ("", "", 7),
+    "at most 5 letters at once": ("", ", limit: {max_running: 5}", 8),
+}
 _SPEED_FILE = """\
 version: 1
 queues: {sms: {}, reports: {max_running: 2}}
@@ -45,6 +55,7 @@ def measure(scale: float = 1.0) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="fb", dir="/tmp") as directory:
         for share in (0.5, 0.8, 0.95):
             yield from _difference(share, 180 * scale, Path(directory))
+        yield from _edits(90 * scale, Path(directory))
         yield from _speed(1_000_000 * scale, Path(directory))
 
 
@@ -52,35 +63,62 @@ def _difference(share: float, seconds: float, directory: Path) -> Iterator[Figur
     recording = directory / f"{share:g}.jsonl"
     text = f"events:\n  sinks:\n    load: {{kind: load, path: {recording}}}\n"
     with Daemon(group("process", _CHILDREN), text) as daemon:
-        jobs = _enqueue(daemon, share, seconds)
-        waits = _measured(daemon, jobs)
+        jobs = _enqueue(daemon, {"doze": (_SLEEPS / share / _CHILDREN, _SLEEPS)}, seconds)
+        waits = _measured(daemon, jobs)["doze"]
         _await_lines(recording, 2 * jobs)
         simulated = _simulate("--load", str(recording), "-c", str(daemon.file))["tasks"]["doze"]
     for percent, part in (("p50", 0.5), ("p95", 0.95)):
-        real, found = percentile(waits, part) * 1000, simulated[f"wait_{percent}"] * 1000
-        note = f"{jobs} jobs; the daemon {real:.0f} ms, the simulation {found:.0f} ms"
-        yield Figure(f"simulation, {share:.0%} load, {percent}", found - real, "ms", note=note)
+        yield _beside(f"simulation, {share:.0%} load, {percent}", percentile(waits, part), simulated[f"wait_{percent}"])
 
 
-def _enqueue(daemon: Daemon, share: float, seconds: float) -> int:
-    """Enqueue jobs at random for so long; their number."""
-    rand, jobs = random.Random(1), 0
-    began = at = time.monotonic()
+def _edits(seconds: float, directory: Path) -> Iterator[Figure]:
+    """What a simulation says of three edits, from what was recorded before, and what a daemon then did."""
+    recording = directory / "edits.jsonl"
+    for edit, (code, letter, children) in EDITS.items():
+        tasks = f"  code: {{run: bench_tasks.doze{code}}}\n  letter: {{run: bench_tasks.doze{letter}}}\n"
+        sink = "" if recording.exists() else f"{{kind: load, path: {recording}}}"
+        text = f"events:\n  sinks: {{{f'load: {sink}' if sink else ''}}}\n"
+        with Daemon(group("process", children), text, tasks=tasks) as daemon:
+            jobs = _enqueue(daemon, _STORY, seconds)
+            waits = _measured(daemon, jobs)
+            if sink:
+                _await_lines(recording, 2 * jobs)
+            found = _simulate("--load", str(recording), "-c", str(daemon.file))["tasks"]
+        for task in _STORY:
+            yield _beside(f"{edit}: {task}, p95", percentile(waits[task], 0.95), found[task]["wait_p95"])
+
+
+def _beside(name: str, real: float, simulated: float) -> Figure:
+    """The difference between two waits in s, in ms."""
+    note = f"the daemon {real * 1000:.0f} ms, the simulation {simulated * 1000:.0f} ms"
+    return Figure(name, (simulated - real) * 1000, "ms", note=note)
+
+
+def _enqueue(daemon: Daemon, tasks: dict[str, tuple[float, float]], seconds: float) -> int:
+    """Enqueue jobs at random for so long, those of each task so far apart and as long as it says; their number."""
+    rand, began, jobs = random.Random(1), time.monotonic(), 0
+    coming = [(rand.expovariate(1 / apart), task) for task, (apart, _) in tasks.items()]
     with Client(daemon.url) as client:
-        while (at := at + rand.expovariate(share * _CHILDREN / _SLEEPS)) < began + seconds:
-            time.sleep(max(0.0, at - time.monotonic()))
-            client.enqueue("doze", rand.lognormvariate(0, 0.5) * _SLEEPS / 1.133)
-            jobs += 1
+        while coming:
+            at, task = heapq.heappop(coming)
+            if at < seconds:
+                time.sleep(max(0.0, began + at - time.monotonic()))
+                client.enqueue(task, rand.lognormvariate(0, 0.5) * tasks[task][1] / 1.133)
+                heapq.heappush(coming, (at + rand.expovariate(1 / tasks[task][0]), task))
+                jobs += 1
     return jobs
 
 
-def _measured(daemon: Daemon, jobs: int) -> list[float]:
-    """Seconds that each job waited, as the daemon's events say, once all have ended."""
+def _measured(daemon: Daemon, jobs: int) -> dict[str, list[float]]:
+    """Task → seconds that each job waited, as the daemon's events say, once all have ended."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         events, _ = daemon.connection.run(newest(daemon.broker, QUEUE, lambda each: each.name == "finished", jobs))
         if len(events) == jobs:
-            return [(event.number_of("w") or 0) / 1000 for event in events]
+            waits: dict[str, list[float]] = {}
+            for event in events:
+                waits.setdefault(event.task, []).append((event.number_of("w") or 0) / 1000)
+            return waits
         time.sleep(0.2)
     raise SystemExit("jobs are left")
 

@@ -293,7 +293,7 @@ class Simulation:
         self.figures.began(task, job.waited_ms, now - self._begin)
         if job.id.startswith(b"cron:") and job.attempts == 1:
             self.figures.count(task, "arrived")
-        known, begun = _runs_in(job.args), job.attempts + self._snoozes[job.id]
+        known, begun = _courses_in(job), job.attempts + self._snoozes[job.id]
         found = known[min(begun, len(known)) - 1] if known else None
         run = group.limited(attempt, found or self._load.run(task, job.id.decode(), begun))
         # Whole ms are recorded, the rest cut off, and a child needs a moment between two jobs.
@@ -381,9 +381,11 @@ def new_job(arrival: Arrival, task: Task, fair_by: Sequence[str]) -> NewJob:
     )
 
 
-def _runs_in(args: bytes) -> list[AttemptCourse]:
+def _courses_in(job: ClaimedJob) -> list[AttemptCourse]:
     """The attempts that `new_job` has put into the arguments."""
-    return [AttemptCourse(*each) for each in json.loads(args)[1][""]] if b'"":' in args else []
+    if not job.id.startswith(b"load:"):
+        return []
+    return [AttemptCourse(*each) for each in json.loads(job.args)[1].get("", ())]
 
 
 def _is_busy(counts: Counts) -> bool:
