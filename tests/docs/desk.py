@@ -63,6 +63,8 @@ IMPORTED = {
     "    containers: [{name: a, image: b, command: [date]}]}}}}\n",
 }
 JOBS_ON_STDIN = '{"task": "send_otp", "args": ["+4912345"]}\n{"task": "report", "kwargs": {"region": "eu"}}\n'
+#: `record` makes the file that the docs name
+LOAD = '{"task": "send_otp", "rate": "10/1m", "for": "1m", "takes": "80ms"}\n'
 
 
 class Desk(Running):
@@ -81,6 +83,7 @@ class Desk(Running):
         for name in ("tmp/new.yaml", "new.yaml", "etc/fusion.yaml"):
             self._put(name, self.file.read_text())
         self._put("jobs.jsonl", JOBS_ON_STDIN)
+        self._put("recorded.jsonl", LOAD)
         self._empty = 0
 
     def _put(self, name, text):
@@ -109,6 +112,8 @@ class Desk(Running):
         """The same of this daemon: a job, a run, a file."""
         if word == "/etc/fusion.yaml":
             return str(self.file)
+        if word == "load.jsonl" and words[0] != "record":
+            return "recorded.jsonl"
         if word == "/srv/shop":
             return str(self.directory)
         if word == ".venv/bin/python":
