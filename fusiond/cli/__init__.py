@@ -32,6 +32,7 @@ FAMILIES = {
     "importing": ("import",),
     "plan": ("plan",),
     "simulate": ("simulate",),
+    "test": ("test",),
     "status": ("status", "info", "health"),
     "statistics": ("ps", "stats"),
     "recording": ("record",),

@@ -39,7 +39,7 @@ def _directory(text: str) -> Path:
 
 def _init(options: arguments.Options) -> None:
     """
-    Write a first fusion.yaml and a file with its tasks, or what systemd, Docker or Kubernetes needs.
+    Write a first fusion.yaml, its tests and its tasks, or what systemd, Docker or Kubernetes needs.
 
     Asks before it writes over a file, and prints what it wrote and what to do next.
     """

@@ -91,6 +91,8 @@ def load(
         unit_file: the systemd unit that will run it; None: the one that this machine has, if any.
     """
     tree = read_tree(Path(path), environ, data)
+    if refused := tuple(_tests_files(tree)):
+        return Loaded(None, refused, tree)
     found = _Found()
     found.take(tree.problems)
     found.take(secrets.check(tree))
@@ -115,6 +117,14 @@ def load(
             found.take(systemd_unit.check(sound, config, unit, name))
     problems = tuple(sorted({*map(odd_characters.explained, found.errors), *found.warnings}))
     return Loaded(None if found.errors else config, problems, tree)
+
+
+def _tests_files(tree: Tree) -> Iterator[Problem]:
+    """Files of tests in the place of the file, or of an included one."""
+    for root in tree.roots:
+        if "tests" in root.keys and not root.keys.keys() - {"version", "hosts", "tests"}:
+            remedy = f"run `fusiond test {root.place.source.name}`"
+            yield root.keys["tests"].error("tests-file", "this is a tests file", remedy)
 
 
 def _check_names(root: Node, *, whole: bool) -> Iterator[Problem]:

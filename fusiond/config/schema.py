@@ -5,7 +5,8 @@ Nodes × the JSON Schema → problems, in sentences.
 2. find     the node that each of its errors is about
 3. say      what is wrong and what to write (lint/sentences.py)
 
-The schema is `schemas/fusion.schema.json`. It is made from `config/model/`, and ships with the package.
+The schema of the file is `schemas/fusion.schema.json`, which is made from `config/model/`; that of its tests is
+`schemas/fusion-tests.schema.json`, written by hand. Both ship with the package.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ if TYPE_CHECKING:
 REFERENCE: Final = r"|\$\{[A-Za-z_]"
 
 
-def schema_text() -> str:
-    """The JSON Schema of the file, as it ships."""
-    return shipped("schemas/fusion.schema.json").read_text(encoding="utf-8")
+def schema_text(name: str = "fusion") -> str:
+    """The JSON Schema of the file, or that of its tests, `fusion-tests`, as it ships."""
+    return shipped(f"schemas/{name}.schema.json").read_text(encoding="utf-8")
 
 
-def check(root: Node, *, included: bool = False) -> Iterator[Problem]:
-    """What is wrong with one file by the schema. An included file need not repeat `version`."""
-    for error in _validator().iter_errors(root.data()):
+def check(root: Node, *, included: bool = False, schema: str = "fusion") -> Iterator[Problem]:
+    """What is wrong with one file by the schema of this name. An included file need not repeat `version`."""
+    for error in _validator(schema).iter_errors(root.data()):
         if not (included and error.validator == "required" and not error.absolute_path):
             yield from _problems(root, error)
 
 
 @functools.cache
-def _validator() -> Draft202012Validator:
+def _validator(schema: str) -> Draft202012Validator:
     # Imported here, since it takes longer than all the rest of `fusiond --help`.
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(json.loads(schema_text(), object_hook=_for_python))
+    return Draft202012Validator(json.loads(schema_text(schema), object_hook=_for_python))
 
 
 def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
@@ -71,8 +72,11 @@ def _for_python(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-#: a key that is gone → what to write
-_GONE = {"web.hide": "write it as `secret: [kwargs.password]` at the task, or in defaults.tasks for all"}
+#: a key that is gone, or that another file has → what to write
+_ELSEWHERE = {
+    "web.hide": "write it as `secret: [kwargs.password]` at the task, or in defaults.tasks for all",
+    "tests": "tests stand in a file beside this one, fusion.tests.yml, which `fusiond test` reads",
+}
 
 
 def _problems(root: Node, error: Error) -> Iterator[Problem]:
@@ -89,7 +93,7 @@ def _problems(root: Node, error: Error) -> Iterator[Problem]:
         known = error.schema["properties"]
         for key, place_of_key in node.keys.items():
             if key not in known:
-                remedy = _GONE.get(f"{path}.{key}") or _remedy_of_key(key, known)
+                remedy = _ELSEWHERE.get(f"{path}.{key}".strip(".")) or _remedy_of_key(key, known)
                 message = f"{path}: unknown key {key!r}" if path else f"unknown key {key!r}"
                 yield place_of_key.error("unknown-key", message, remedy)
     elif error.validator != "oneOf" or isinstance(error.instance, dict):  # else its type is a problem already

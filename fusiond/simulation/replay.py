@@ -163,7 +163,7 @@ class Simulation:
         for queue in self.config.queues:
             self._redis.add(self._verbs.counts(queue), partial(self._note_counts, queue, self._redis.now - self._begin))
         self._redis.flush()
-        self._again(max(0.1, min(self.conditions.length / _LOOKS, _LOOK_EACH / 1000)), self._look)
+        self._again(max(0.25, min(self.conditions.length / _LOOKS, _LOOK_EACH / 1000)), self._look)
 
     def _note_counts(self, queue: str, at_ms: int, counts: Counts) -> None:
         self._counts[queue] = counts

@@ -45,7 +45,8 @@ def _field(heading: str, kind: Kind, name: str, *, bad: bool = True) -> _Column:
     return _Column(heading, kind, lambda said: said[name], bad)
 
 
-_RAN = ("finished", "failed", "canceled", "enqueued")
+#: what became of a tick whose job was enqueued
+RAN = ("finished", "failed", "canceled", "enqueued")
 _TABLES: dict[str, tuple[str, tuple[_Column, ...]]] = {
     "tasks": (
         "Task",
@@ -82,9 +83,9 @@ _TABLES: dict[str, tuple[str, tuple[_Column, ...]]] = {
     "cron": (
         "Cron entry",
         (
-            _Column("Ran", "count", lambda said: sum(said.get(word, 0) for word in _RAN), is_bad=False),
-            _Column("Skipped", "count", lambda said: sum(n for word, n in said.items() if word not in _RAN)),
-            _Column("Why", "text", lambda said: ", ".join(sorted(said.keys() - set(_RAN))), is_bad=False),
+            _Column("Ran", "count", lambda said: sum(said.get(word, 0) for word in RAN), is_bad=False),
+            _Column("Skipped", "count", lambda said: sum(n for word, n in said.items() if word not in RAN)),
+            _Column("Why", "text", lambda said: ", ".join(sorted(said.keys() - set(RAN))), is_bad=False),
         ),
     ),
 }

@@ -54,10 +54,11 @@ def _filled(text: str) -> str:
 
 STARTERS: Final = {
     "first": Starter(
-        {"fusion.yaml": "first/fusion.yaml", "hello.py": "first/hello.py"},
+        {name: f"first/{name}" for name in ("fusion.yaml", "fusion.tests.yml", "hello.py")},
         """\
 fusiond run                        # the daemon, in the foreground
 fusiond enqueue hello Ada --wait   # in another terminal, in the same directory: one job and its result
+fusiond test                       # whether what fusion.tests.yml promises of the file holds
 """,
     ),
     "systemd": Starter(

@@ -118,6 +118,14 @@ RULES = (
     ),
     Rule("include-circle", "error", "a file that includes itself", "include: [«fusion.yaml»]\n", "include: []\n"),
     Rule(
+        "tests-file",
+        "error",
+        "its tests in the place of the file, or of an included one",
+        "include: [fusion.tests.yml]\n",
+        "include: []\n",
+        files={"fusion.tests.yml": "version: 1\n«tests»: []\n"},
+    ),
+    Rule(
         "too-many-files",
         "error",
         f"more than {MAX_FILES} included files",

@@ -136,7 +136,8 @@ def _bound(node: Node, error: Error) -> Sentence:
 
 def _empty(_node: Node, error: Error) -> Sentence:
     what = {"minItems": "the list", "minProperties": "the map"}.get(str(error.validator), "the text")
-    return Sentence("empty", f"{what} is empty", _examples(error.schema, nested=True) or "remove the key")
+    is_ = "is empty" if not error.instance else f"has only {', '.join(error.instance)}"
+    return Sentence("empty", f"{what} {is_}", _examples(error.schema, nested=True) or "remove the key")
 
 
 def _too_long(_node: Node, error: Error) -> Sentence:

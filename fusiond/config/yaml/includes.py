@@ -22,6 +22,8 @@ from fusiond.config.yaml.nodes import Node, Place, Tree
 from fusiond.config.yaml.source import MAX_BYTES, MAX_NODES, RefusedText, compose, source_of
 
 MAX_FILES: Final = 500
+#: the end of the name of a file of tests, which stands beside the file: no glob takes it in
+TESTS: Final = ".tests.yml"
 #: sections that may be spread over files
 _BY_NAME: Final = frozenset(field.name for field in keys_of(Config) if field.by_name)
 #: lists to which each file may add
@@ -136,7 +138,8 @@ class _Reader:
             for directory, reason in _unsearchable(pattern):
                 message, remedy = f"{directory} cannot be searched: {reason}", "make it readable for this user"
                 self._problems.append(item.place.error("unreadable", message, remedy))
-            return list(filter(os.path.isfile, sorted(glob.glob(pattern))))  # noqa: PTH207
+            found = (each for each in sorted(glob.glob(pattern)) if not each.endswith(TESTS))  # noqa: PTH207
+            return list(filter(os.path.isfile, found))
         if os.path.isfile(pattern):  # noqa: PTH113
             return [pattern]
         remedy = "check the path, or use a glob"
