@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from fusiond.flows.shapes import shape_of
 from fusiond.job import new_id
 from fusiond.producer.new_jobs import JobRef
 from fusiond.producer.plans import Producer
-from fusiond.schedule.decision import inputs_of_tick
+from fusiond.schedule.decision import kwargs_of_tick
 
 #: ms for which the history of an entry is shown
 _KEPT: Final = 400 * 86_400_000
@@ -59,13 +58,13 @@ def history(verbs: Verbs, entry: CronEntry, since: int, most: int) -> Plan[list[
 
 
 def run_now(verbs: Verbs, config: Config, entry: CronEntry, who: str) -> Plan[JobRef | RunRef]:
-    """Enqueue the entry's task, or start its flow as a tick of this moment would, outside its schedule."""
+    """Enqueue the entry's task, or start its flow, as a tick of this moment would, outside its schedule."""
     made: JobRef | RunRef
+    kwargs = kwargs_of_tick(entry, int(time.time() * 1000))
     if entry.flow:
         shape = shape_of(config, entry.flow)
-        inputs = json.loads(inputs_of_tick(entry, int(time.time() * 1000)))
-        made = yield from RunControl(verbs).start(RunRef(shape.own.queue, new_id()), shape, inputs)
+        made = yield from RunControl(verbs).start(RunRef(shape.own.queue, new_id()), shape, kwargs)
     else:
-        made = yield from Producer(verbs, "memory").enqueue(NO_OPTIONS, entry.task, entry.args, dict(entry.kwargs))
+        made = yield from Producer(verbs, "memory").enqueue(NO_OPTIONS, entry.task, entry.args, kwargs)
     yield verbs.note_cron_run(entry.name, made.name, who)
     return made

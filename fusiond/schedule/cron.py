@@ -88,6 +88,8 @@ def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
 def problem_here(entry: CronEntry) -> str | None:
     """Why this host cannot compute the entry's ticks, as its time zones are not those of the file's check; or None."""
     try:
+        if entry.inputs:
+            ZoneInfo(entry.timezone)
         next_tick(entry, 0)
     except (ValueError, KeyError, OSError) as error:
         return str(error.args[0] if isinstance(error, KeyError) else error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from fusiond.argument_values import unique_key
@@ -47,7 +47,9 @@ class Decision(NamedTuple):
 def decide(entry: CronEntry, state: CronState) -> Decision | None:
     """What becomes of the ticks that are due by the clock of Redis; None: none is due."""
     now = state.now
-    run, missed = due(entry, state.last, state.first_seen or now, now)
+    # Jobs that know their ticks differ in their arguments, of which a decision has one list.
+    limit = 1 if entry.task and entry.inputs else AT_ONCE
+    run, missed = due(entry, state.last, state.first_seen or now, now, limit)
     last = run[-1] if run else missed
     if last is None:
         return None
@@ -108,12 +110,13 @@ def decided_ticks(
     entry: CronEntry, task: Task, ticks: tuple[int, ...], shape: Shape | None = None, follow: str = ""
 ) -> DecidedTicks:
     """The ticks with the job, or the run of a flow of this shape, that each of them gets; `follow`: its callbacks."""
-    unique = unique_key(task.unique.to_text(), entry.args, entry.kwargs) if task.unique else ""
+    kwargs = kwargs_of_tick(entry, ticks[0])
+    unique = unique_key(task.unique.to_text(), entry.args, kwargs) if task.unique else ""
     return DecidedTicks(
         entry=entry.name,
         queue=task.queue,
         task=task.name,
-        args=json.dumps([entry.args, dict(entry.kwargs)], ensure_ascii=False, separators=(",", ":")).encode(),
+        args=_json([entry.args, kwargs]).encode(),
         priority=task.priority,
         expires_ms=None if task.expires is None else round(task.expires * 1000),
         patience_ms=patience(entry),
@@ -122,16 +125,21 @@ def decided_ticks(
         unique=unique,
         follow=follow,
         run=json.dumps(new_fields(shape)) if shape else "",
-        inputs=tuple(inputs_of_tick(entry, tick) for tick in ticks) if shape else (),
+        inputs=tuple(_json(kwargs_of_tick(entry, tick)) for tick in ticks) if shape else (),
     )
 
 
-def inputs_of_tick(entry: CronEntry, tick: int) -> str:
-    """The inputs of the run of a tick, as JSON."""
+def kwargs_of_tick(entry: CronEntry, tick: int) -> dict[str, Any]:
+    """The keyword arguments of the job of a tick, or the inputs of its run."""
+    if not entry.inputs:
+        return dict(entry.kwargs)
     local = datetime.fromtimestamp(tick / 1000, ZoneInfo(entry.timezone))
     values = {"tick.date": local.date().isoformat(), "tick.time": local.isoformat()}
-    given = {name: values[reference] for name, reference in entry.inputs.items()}
-    return json.dumps({**entry.kwargs, **given}, ensure_ascii=False, separators=(",", ":"))
+    return {**entry.kwargs, **{name: values[reference] for name, reference in entry.inputs.items()}}
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def jitter(entry: CronEntry, tick: int) -> int:

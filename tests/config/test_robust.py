@@ -29,7 +29,7 @@ def entries(section, **fixed):
     ),
     # with the arguments that the examples of `unique` and `limit` name
     entries("cron", task="t", schedule="@daily", kwargs={"user_id": 7, "account": "acme"}).map(
-        lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow", "inputs")}
+        lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow")}
     ),
     entries("workers", queues="*").map(
         lambda group: (

@@ -296,3 +296,5 @@ def test_a_zone_that_this_host_lacks_is_said(zone):
     """The file was checked where there is one: nobody must end by it."""
     assert zone in cron.problem_here(entry("0 2 * * *", timezone=zone))
     assert cron.problem_here(entry("0 2 * * *", timezone="UTC")) is None
+    assert cron.problem_here(entry(every=60.0, timezone=zone)) is None
+    assert zone in cron.problem_here(entry(every=60.0, timezone=zone, inputs={"day": "tick.date"}))

@@ -24,6 +24,7 @@ from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task, WorkerGroup
 from fusiond.config.model.flow_steps import Flow, FlowStep
+from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
@@ -267,6 +268,21 @@ def test_a_job_holds_what_the_entry_says(bench):
         assert json.loads(job.args) == [[1, "é"], {"k": [None, 2.5]}]
         assert (job.task, job.priority) == ("t", 2)
         assert job.expires_at == job.created_at + 60_000
+
+
+def test_a_job_knows_its_tick_also_among_several_that_were_missed(bench):
+    """Each has the day of its own tick in the entry's zone, which its lock of `unique` counts, too."""
+    text, newest = minutes_ago(bench, 10)
+    inputs = {"day": "tick.date", "at": "tick.time"}
+    entry = CronEntry("e", "t", schedule=text, missed="all", overlap="allow", kwargs={"k": 1}, inputs=inputs)
+    bench.past(entry, last=newest - 3 * DAY)
+    bench.start(entry, task=Task("t", "a.b", unique=Unique(by=("kwargs.day",), until="ended")))
+    until(lambda: bench.carried_out("e") == newest)
+    jobs = bench.run(bench.broker.jobs("default", JobStatus.QUEUED))
+    assert len(jobs) == 3
+    for job in jobs:
+        at = datetime.fromtimestamp(int(job.id.removeprefix("cron:e:")) / 1000, UTC)
+        assert json.loads(job.args) == [[], {"k": 1, "day": at.date().isoformat(), "at": at.isoformat()}]
 
 
 def minutes_ago(bench, minutes: int) -> tuple[str, int]:

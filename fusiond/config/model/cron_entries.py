@@ -50,8 +50,8 @@ class CronEntry:
     args: Annotated[tuple[Any, ...], Key("Arguments", ["eu"])] = ()
     #: Keyword arguments of each job.
     kwargs: Annotated[Mapping[str, Any], Key("Keyword arguments", {"region": "eu"})] = field(default_factory=dict)
-    #: With `flow`: inputs from the tick, in the entry's time zone: `tick.date` (2026-11-23), `tick.time`
-    #: (2026-11-23T02:00:00+01:00). `kwargs` are inputs, too.
+    #: Keyword arguments from the tick, in the entry's time zone: `tick.date` (2026-11-23), `tick.time`
+    #: (2026-11-23T02:00:00+01:00). With `flow`, these and `kwargs` are its inputs.
     inputs: Annotated[Mapping[Keyword, TickReference], Key("Inputs", {"day": "tick.date"})] = field(
         default_factory=dict
     )

@@ -23,10 +23,15 @@ def found(text, name="fusion.yaml", **environ):
 # (code, text, what the caret underlines); each text is wrong in this way and no other
 UNIQUE = "tasks: {a: {run: x.y, unique: %s}}\nworkers: {m: {}}\n"
 OUTBOX = "tasks: {a: {run: x.y}}\nworkers: {m: {}}\noutboxes: {o: {%s}}\n"
+CRON = "cron: {c: {task: a, every: 1h, %s}}\nworkers: {m: {}}\n"
+CRON_OF_A = "tasks: {a: {run: x.y}}\n" + CRON
 CASES = [
     # -- structure
     ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
     ("missing-key", "tasks: {a: {run: x.y}}\ncron: {c: {task: a}}\n", "c"),
+    ("keyword-taken", CRON_OF_A % "kwargs: {day: 1}, inputs: {day: tick.date}", "day"),
+    ("keyword-taken", "tasks: {a: {run: x.y, pass_job: day}}\n" + CRON % "inputs: {day: tick.date}", "tick.date"),
+    ("bad-value", CRON_OF_A % "inputs: {day: tick.day}", "tick.day"),
     ("missing-key", "broker: {url: 'rediss://h', tls: {cert_file: /x}}\n", "cert_file"),
     ("exclusive-keys", "broker: {password_file: /x}\n", "password_file"),
     ("exclusive-keys", "broker: {url: 'redis://h', socket_group: x}\n", "socket_group"),
