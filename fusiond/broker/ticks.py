@@ -99,6 +99,11 @@ class TickNote(NamedTuple):
     #: from its begin to its end
     ms: int | None
 
+    @property
+    def is_backfill(self) -> bool:
+        """Whether the job is that of a backfill: `<queue>/cron:backfill:<entry>:<tick>`."""
+        return self.job.rpartition(":")[0].partition("/cron:")[2].startswith("backfill:")
+
 
 @dataclass(frozen=True, slots=True)
 class CronState:

@@ -21,6 +21,8 @@ from fusiond.schedule.decision import kwargs_of_tick
 
 #: ms for which the history of an entry is shown
 _KEPT: Final = 400 * 86_400_000
+#: what stands before the name of an entry whose ticks were backfilled, in ids and where these are noted
+BACKFILLED: Final = "backfill:"
 #: outcome of a tick without a job → why
 PASSED_OVER: Final = {
     "overlap": "the job of the last tick had not ended",
@@ -39,15 +41,24 @@ def outcomes_of(verbs: Verbs, states: Sequence[CronState]) -> Plan[list[str]]:
 
 
 def history(verbs: Verbs, entry: CronEntry, since: int, most: int) -> Plan[list[TickNote]]:
-    """What became of the ticks of an entry, the newest first: of the last 400 days, or from `since` on, epoch ms."""
+    """
+    What became of the ticks of an entry, the newest first: of the last 400 days, or from `since` on, epoch ms.
+
+    A tick that was backfilled has a note of that, too.
+    """
     since = max(since, int(time.time() * 1000) - _KEPT)
     calls = [
         verbs.tick_notes(queue, name, since, 2 * most)
         for queue in (yield verbs.queues())
         for name in (entry.name, *entry.aliases)
+        for name in (name, BACKFILLED + name)
     ]
     pages = yield from together(calls)
-    found = sorted((note for page in pages for note in page), reverse=True)[:most]
+    # Only the start of a tick's run is noted as one, and that of a backfill is not noted.
+    notes = (
+        note._replace(is_run=note.is_run or (note.is_backfill and bool(entry.flow))) for page in pages for note in page
+    )
+    found = sorted(notes, reverse=True)[:most]
     going = [note for note in found if note.outcome == "enqueued"]
     asked = [(verbs.run_status if note.is_run else verbs.status)(*note.job.split("/", 1)) for note in going]
     known = dict(zip(going, (yield from together(asked)), strict=True))
