@@ -119,6 +119,8 @@ class Backfill:
 
 def _undecided(state: CronState) -> int:
     """The first moment at which a tick may still have a job of the schedule; epoch ms."""
+    if state.waiting:
+        return state.waiting
     if state.decided:
         return state.decided.ticks[0]
     decided = state.now if state.first_seen is None else max(state.last or 0, state.first_seen)

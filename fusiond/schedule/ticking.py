@@ -5,7 +5,7 @@ Have the jobs of due cron entries enqueued, exactly once among any number of dae
 2. finish   ticks that were decided and are not confirmed, whichever daemon decided on them
 3. declare  an entry as this file has it, unless another living daemon's newer generation declares it differently
 4. judge    which ticks are due (decision.py), and whether the job of the last one has ended; with `overlap: replace` it
-            is canceled, and the ticks stay due until it has ended
+            is canceled, and the ticks stay due until it has ended; with `wait` it is noted in Redis which tick waits
 5. decide   on all of them at once: Redis refuses a decision if the entry has changed since it was read
 6. enqueue  the jobs in their queue, and confirm
 7. wait     until the entry's next tick
@@ -30,7 +30,7 @@ from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable, JobNotFound
 from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.schedule import drift, tick_log
-from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap
+from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap, put_off
 from fusiond.schedule.overdue import OverdueLog
 from fusiond.schedule.publishing import refusals_logged
 from fusiond.schedule.tick_log import Note, nobody
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 TRY_AGAIN: Final = 5_000
 #: ms after which it is looked again whether a job that was canceled for the next tick has ended
 ENDED_YET: Final = 250
+#: ms after which it is looked again whether a job has ended for which the next tick waits
+STILL_WAITS: Final = 1_000
 #: ms after which this daemon looks again whether the daemon to which it leaves an entry is alive
 GIVE_WAY: Final = 5_000
 
@@ -105,7 +107,7 @@ class Ticker:
                 ticked = await self._connection.run(self._broker.tick(state.decided))
                 await self._connection.run(self._broker.confirm(state, ticked))
             elif state.first_seen is not None and state.entry not in declared:
-                names = ("first_seen", "timetable", "definition", "generation", "counted", "counted_since")
+                names = ("first_seen", "timetable", "definition", "generation", "counted", "counted_since", "waiting")
                 unknown = dict.fromkeys(names)
                 await self._connection.run(self._broker.cron_write(state, **unknown))
 
@@ -182,6 +184,7 @@ class Ticker:
             first_seen=state.first_seen if is_known else state.now,
             counted=counted,
             counted_since=state.counted_since if state.counted == counted else state.now,
+            **({} if is_known or state.waiting is None else {"waiting": None}),
         )
 
     def _gives_way(self, watched: WatchedEntry, declarations: Iterable[CronDeclaration]) -> bool:
@@ -216,9 +219,11 @@ class Ticker:
                 free.append(each)
             elif each.entry.overlap == "replace":
                 unended.append(each)
-            else:
-                each.decision = each.decision._replace(ticks=(), word="overlap")
+            elif (decision := put_off(each.entry, each.state, each.decision)) is not None:
+                each.decision = decision
                 free.append(each)
+            else:
+                each.look_at = monotonic_ms() + STILL_WAITS
         return [*free, *await self._replace(unended)]
 
     async def _replace(self, unended: Sequence[WatchedEntry]) -> list[WatchedEntry]:
@@ -276,10 +281,12 @@ class Ticker:
         await self._connection.run_many([self._broker.note_tick(queue, name, *each) for each in passed])
 
     def _write_decision(self, watched: WatchedEntry) -> Call[str | None]:
-        last, word, ticks, _ = watched.decision
-        found = watched.entry, watched.task, ticks, watched.shape, watched.follow
-        decided = decided_ticks(*found).to_text() if ticks else None
-        return self._broker.cron_write(watched.state, last=last, decision=word, decided=decided)
+        decision, state = watched.decision, watched.state
+        found = watched.entry, watched.task, decision.ticks, watched.shape, watched.follow
+        decided = decided_ticks(*found).to_text() if decision.ticks else None
+        # A field is dropped only if it is there: at maxmemory Redis runs a script whose first write frees memory.
+        waiting = {} if decision.waiting == state.waiting else {"waiting": decision.waiting}
+        return self._broker.cron_write(state, last=decision.last, decision=decision.word, decided=decided, **waiting)
 
     async def _note_ends(self, watched: Sequence[WatchedEntry]) -> None:
         """Keep how the last jobs ended, for `fusiond cron list`: the jobs themselves are dropped after their ttl."""

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fusiond.broker.ticks import CronState
 from fusiond.config.model import CronEntry
 from fusiond.schedule import cron, decision
+from fusiond.schedule.decision import Decision
 
 #: north, south, half an hour, a negative winter time, midnight changes, Ramadan, and zones that gave it up
 ZONES = [
@@ -27,6 +29,8 @@ SCHEDULES = [
 MINUTE = 60
 HOUR = 3600
 JAN_2026 = 1_767_225_600_000
+#: a tick of `every: 60s`
+T = 1_000_000 * 60_000
 
 
 def entry(schedule: str | None = None, **more) -> CronEntry:
@@ -223,9 +227,37 @@ def test_jitter_is_bounded_and_the_same_for_everyone(item, tick, jitter):
     assert decision.jitter(item, tick) == decision.jitter(replace(item), tick)
 
 
-# --- missed ticks
+# --- overlap: wait
 
-T = 1_000_000 * 60_000  # a tick of `every: 60s`
+
+def wait(waiting=None, last=0, *, now=T, **more):
+    """What is decided about an entry with `every: 60s`, and what becomes of it while the last job has not ended."""
+    item, seen = (
+        entry(every=60.0, overlap="wait", **more),
+        CronState("e", now, last=last, waiting=waiting, first_seen=1),
+    )
+    found = decision.decide(item, seen)
+    return found, found and decision.put_off(item, seen, found)
+
+
+def test_one_tick_waits_and_the_next_ones_are_passed_over():
+    """However long; once the job has ended that tick is decided on alone, so that the next one may wait for its job."""
+    found, put_off = wait(last=T - 60_000)
+    assert (found.ticks, put_off.ticks, put_off.waiting, put_off.last) == ((T,), (), T, T)
+    assert wait(T, T) == (Decision(T, "decided", (T,)), None)
+    found, put_off = wait(T, T, now=T + 7_200_000)
+    assert (found.last, found.ticks) == (T, (T,))
+    assert put_off == Decision(T + 7_200_000, "overlap", waiting=T)
+
+
+def test_a_tick_no_longer_waits_if_it_is_too_late_or_suspended():
+    """Its deadline counts from the tick."""
+    assert wait(T, T, now=T + 30_000, starting_deadline=30.0)[0].ticks == (T,)
+    assert wait(T, T, now=T + 30_001, starting_deadline=30.0)[0] == Decision(T, "missed", missed=T)
+    assert wait(T, T, now=T + 61_000, suspended=True)[0] == Decision(T + 60_000, "suspended", missed=T)
+
+
+# --- missed ticks
 
 
 def due(*, last=None, seen=0, now, limit=100, **more):

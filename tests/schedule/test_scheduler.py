@@ -370,6 +370,59 @@ def test_overlap_replace_cancels_the_last_job_and_waits_for_its_end(bench):
     until(lambda: len(replaced()) > said, "the log tells of each job that is replaced")
 
 
+def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
+    """Two schedulers, each killed while it waits: the tick has its job once; what came meanwhile is passed over."""
+    config = bench.config(each(TICK / 1000, overlap="wait", missed="all"))
+    programs = [bench.serve(host, config) for host in ("one", "two")]
+
+    def claim():
+        asked = bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3)
+        return until(lambda: bench.run(asked).jobs)[0]
+
+    def end(job):
+        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), "n", "finished", 60_000)]))
+        assert reply == 1
+
+    def outcomes():
+        return {note.tick: note.outcome for note in bench.run(bench.broker.tick_notes("default", "e", 0, 1000))}
+
+    job = claim()
+    first = int(job.id.rpartition(b":")[2])
+    waiting = until(lambda: bench.state("e").waiting)
+    assert waiting == first + TICK
+    for program in programs:
+        program.process.kill()
+        program.process.wait()
+    programs = [bench.serve(host, config) for host in ("one", "two")]
+    until(lambda: outcomes().get(waiting + 2 * TICK) == "overlap")
+    assert bench.state("e").waiting == waiting
+    assert bench.ticks("e") == []
+    end(job)
+    job = claim()
+    assert job.id == f"cron:e:{waiting}".encode()
+    following = until(lambda: bench.state("e").waiting)
+    assert following > waiting + 2 * TICK
+    found = outcomes()
+    assert {found[tick] for tick in range(waiting + TICK, following, TICK)} == {"overlap"}
+    bench.run(bench.broker.suspend_cron("e", on=True))
+    until(lambda: bench.state("e").waiting is None)
+    assert outcomes()[following] == "missed"
+    end(job)
+    passed = bench.now()
+    until(lambda: (bench.state("e").last or 0) > passed + TICK)
+    assert bench.ticks("e") == []
+
+
+def test_a_tick_that_has_waited_for_too_long_is_missed(bench):
+    """`starting_deadline` counts from the tick; the next one waits in its place."""
+    bench.start(each(TICK / 1000, overlap="wait", starting_deadline=0.4))
+    until(lambda: bench.ticks("e"))
+    waiting = until(lambda: bench.state("e").waiting)
+    until(lambda: (bench.state("e").waiting or 0) > waiting)
+    notes = bench.run(bench.broker.tick_notes("default", "e", 0, 1000))
+    assert {note.tick: note.outcome for note in notes}[waiting] == "missed"
+
+
 @pytest.mark.parametrize(("overlap", "ends"), [("skip", "finished"), ("replace", "canceled")])
 def test_a_run_of_a_flow_overlaps_as_a_job_does(bench, overlap, ends):
     """`skip` passes its tick over, `replace` cancels the run and waits for its end; a lost one stops no other entry."""

@@ -9,11 +9,12 @@ from fusiond.config.model.on_end import Url
 from fusiond.config.model.tasks import Keyword
 
 Overlap = Annotated[
-    Literal["skip", "allow", "replace"],
+    Literal["skip", "allow", "replace", "wait"],
     meanings(
         "no job while the job of the tick before has not ended",
         "each tick is a job",
         "the job of the tick before is canceled, and the new one is enqueued once it has ended",
+        "one tick waits until the job of the tick before has ended; while it does, the others are passed over",
     ),
 ]
 Missed = Annotated[
@@ -55,9 +56,9 @@ class CronEntry:
     inputs: Annotated[Mapping[Keyword, TickReference], Key("Inputs", {"day": "tick.date"})] = field(
         default_factory=dict
     )
-    #: While the job of the previous tick has not ended: `skip` the tick, `allow` a second job, or `replace` the first:
-    #: cancel it, and enqueue the next one once it has ended.
-    overlap: Annotated[Overlap, Key("Overlap", "allow", "replace")] = "skip"
+    #: While the job of the previous tick has not ended: `skip` the tick, `allow` a second job, `replace` the first:
+    #: cancel it, and enqueue the next one once it has ended; or have one tick `wait` for its end.
+    overlap: Annotated[Overlap, Key("Overlap", "allow", "wait")] = "skip"
     #: Ticks that were due while no daemon ran: `skip` them, run the `last` one, or run `all`.
     missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
     #: How late a tick may still run. null: 1m with `missed: skip`, else no limit.
