@@ -54,6 +54,7 @@ GUESTS = {
     "yaml": {"config", "importing"},
     "jsonschema": {"config"},
     "croniter": {"config", "schedule"},
+    "holidays": {"config"},
     "redis": {"broker"},
     "hiredis": {"broker"},
     "supervisor": {"supervise"},

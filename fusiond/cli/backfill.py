@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
     from zoneinfo import ZoneInfo
 
+    from fusiond.config.model import Config, CronEntry
     from fusiond.inspecting.backfill import Backfill
 
 
@@ -45,12 +46,9 @@ def run_backfill(options: arguments.Options) -> int:
     from zoneinfo import ZoneInfo
 
     from fusiond.inspecting.backfill import Backfill
-    from fusiond.schedule.cron import problem_here
 
     config = daemon.accepted_config(options)
-    found = entry("cron entry", config.cron_by_name, options.name)
-    if problem := problem_here(found):
-        raise FusionError(f"cron entry '{found.name}' does not tick on this host: {problem}; install its time zones")
+    found = entry_that_ticks(config, options.name)
     if not (found.inputs or options.force):
         remedy = "add inputs: {day: tick.date} to the entry, or use --force"
         raise FusionError(
@@ -73,6 +71,16 @@ def run_backfill(options: arguments.Options) -> int:
         tell(f"interrupted: {count(len(backfill.going), 'tick')} began and go on; the same command does the rest")
         return INTERRUPTED
     return OK if options.dry_run or all(row["outcome"] == "finished" for row in ticks) else REFUSED
+
+
+def entry_that_ticks(config: Config, name: str) -> CronEntry:
+    """The entry of this name, or former name. Raises FusionError, also if this host cannot compute its ticks."""
+    from fusiond.schedule.cron import problem_here
+
+    found = entry("cron entry", config.cron_by_name, name)
+    if problem := problem_here(found):
+        raise FusionError(f"cron entry '{found.name}' does not tick on this host: {problem}")
+    return found
 
 
 def _at(option: str, text: str, zone: ZoneInfo) -> int:

@@ -6,12 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
-from fusiond.cli.backfill import add_backfill_options, run_backfill
+from fusiond.cli.backfill import add_backfill_options, entry_that_ticks, run_backfill
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
-from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     from fusiond.config.model import CronEntry
@@ -47,13 +46,11 @@ def register(subparsers: Any) -> None:
 
 
 def _explain(options: arguments.Options) -> None:
-    """Show the next ticks of an entry, and what daylight saving does to them."""
-    from fusiond.schedule.cron import explain, problem_here
+    """Show the next ticks of an entry, and what daylight saving and calendars do to them."""
+    from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    found = entry("cron entry", file.config(options.config).cron_by_name, options.name)
-    if problem := problem_here(found):
-        raise FusionError(f"cron entry '{found.name}' does not tick on this host: {problem}; install its time zones")
+    found = entry_that_ticks(file.config(options.config), options.name)
     ticks = explain(found, int(now), options.next)
     document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
     lines = []

@@ -17,6 +17,7 @@ does the rest, even if Redis was away for an hour.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -56,6 +57,7 @@ class Ticker:
         self._broker, self._connection, self._daemon = broker, connection, daemon
         self._runs = RunControl(broker)
         self._watched: dict[str, WatchedEntry] = {}
+        self._config, self._year = Config(), 0
         self._overdue, self._note = OverdueLog(note), note
         #: number of the configuration among those of all daemons; 0: Redis refused to give one
         self.generation = 0
@@ -63,6 +65,7 @@ class Ticker:
     def set_config(self, config: Config) -> None:
         """Watch the entries of `config` from now on."""
         self._watched = {name: watched_entry(entry, config) for name, entry in config.cron.items() if is_usable(entry)}
+        self._config, self._year = config, time.gmtime().tm_year
 
     def look_at_all(self) -> None:
         """Ask about each entry at the next round: Redis was away, and may have lost data."""
@@ -77,6 +80,8 @@ class Ticker:
 
     async def run_once(self) -> None:
         """Take each entry whose time has come a step further. Raises BrokerUnavailable; what is left stays due."""
+        if time.gmtime().tm_year != self._year:
+            self.set_config(self._config)  # the digests have the days of calendars from this year on
         now = monotonic_ms()
         looked = await self._look([each for each in self._watched.values() if each.look_at <= now])
         unfinished = [each for each in looked if each.state.decided]

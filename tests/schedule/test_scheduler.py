@@ -23,6 +23,7 @@ from fusiond.broker.records import NewJob, Outcome, Renewal
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task, WorkerGroup
+from fusiond.config.model.cron_entries import Calendar
 from fusiond.config.model.flow_steps import Flow, FlowStep
 from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
@@ -411,6 +412,29 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     passed = bench.now()
     until(lambda: (bench.state("e").last or 0) > passed + TICK)
     assert bench.ticks("e") == []
+
+
+def test_the_days_of_calendars_are_compared_from_the_new_year_on(bench, monkeypatch):
+    """By a scheduler that has run over its beginning, too: one that has just been started computes later days."""
+    calendars = (Calendar("c", weekends=True),)
+    entry, task = CronEntry("e", "t", schedule="@daily", calendars=calendars), Task("t", "fusiond.tasks.echo")
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection, "d")
+            ticker.set_config(bench.config(entry, task=task))
+            for year in (2040, 2041):
+                monkeypatch.setattr(time, "gmtime", lambda *_, year=year: time.struct_time((year, *[1] * 8)))
+                await ticker.run_once()
+                await ticker.run_once()
+                yield bench.state("e").definition, drift.digest(entry, task)
+
+    async def told():
+        return [each async for each in story()]
+
+    (first, of_first), (second, of_second) = asyncio.run(told())
+    assert (first, second) == (of_first, of_second)
+    assert first != second
 
 
 def test_a_tick_that_has_waited_for_too_long_is_missed(bench):

@@ -1,8 +1,8 @@
-"""Schedules that enqueue tasks."""
+"""Schedules that enqueue tasks, and calendars of days on which they do not."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fusiond.config.kinds import Duration, Key, Line, Name, Text, meanings, text
 from fusiond.config.model.on_end import Url
@@ -30,6 +30,36 @@ Missed = Annotated[
 TickReference = Annotated[
     str, text("reference", r"^tick\.(date|time)$", "write tick.date or tick.time", examples=["tick.date", "tick.time"])
 ]
+
+
+IfExcluded = Annotated[
+    Literal["skip", "next_day", "previous_day"],
+    meanings(
+        "no tick for that day",
+        "the tick is moved to the next day that is not excluded",
+        "the tick is moved to the last day before that is not excluded",
+    ),
+]
+#: 30 February is none
+_DAY: Final = (
+    "^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))$"
+)
+Day = Annotated[str, text("day", _DAY, "write a day such as 2026-12-24", examples=["2026-12-24"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Days that a cron entry can leave out."""
+
+    name: str
+    #: The public holidays of this country: a code of ISO 3166, such as DE. Needs the extra `calendars`.
+    country: Annotated[Line | None, Key("Country", "DE")] = None
+    #: The part of the country whose holidays count, too.
+    subdivision: Annotated[Line | None, Key("Subdivision", "BY")] = None
+    #: Saturdays and Sundays; with `country` the days of its weekend.
+    weekends: Annotated[bool, Key("Weekends", True)] = False
+    #: Single days.
+    dates: Annotated[tuple[Day, ...], Key("Dates", ["2026-12-24", "2026-12-31"])] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +93,13 @@ class CronEntry:
     missed: Annotated[Missed, Key("Missed ticks", "last")] = "skip"
     #: How late a tick may still run. null: 1m with `missed: skip`, else no limit.
     starting_deadline: Annotated[Duration | None, Key("Starting deadline", "6h")] = None
+    #: Calendars whose days are excluded. With `schedule` only.
+    not_on: Annotated[tuple[Name, ...], Key("Not on", ["de", "closed"])] = ()
+    #: A tick on an excluded day: `skip` it, or move it to the `next_day` or the `previous_day` that is not excluded, at
+    #: the same time. If that day has the tick already, there is one.
+    if_excluded: Annotated[IfExcluded, Key("If excluded", "next_day", "previous_day")] = "skip"
+    #: what `not_on` names
+    calendars: tuple[Calendar, ...] = ()
     #: By how much, at most, a tick's job is delayed.
     jitter: Annotated[Duration, Key("Jitter", "30s")] = 0.0
     #: Warn if no job of the entry has finished for so long: in the log, by `fusiond status`, as a metric.
