@@ -7,6 +7,7 @@ version of that package, which knows dates of years to come better than older on
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
@@ -68,10 +69,13 @@ def end_of_excluded(calendars: Sequence[Calendar], day: date, step: timedelta) -
 
 def days_of(matcher: croniter, first: date) -> Iterator[date]:
     """The days on which a cron text ticks by the wall clock, ten years from the first one on, which counts."""
+    from croniter.croniter import CroniterBadDateError
+
     day = first - DAY
-    while day.year <= first.year + _YEARS:
-        day = matcher.get_next(datetime, start_time=datetime.combine(day, time(23, 59, 59))).date()
-        yield day
+    with contextlib.suppress(CroniterBadDateError):  # `0 0 30 2 *`
+        while day.year <= first.year + _YEARS:
+            day = matcher.get_next(datetime, start_time=datetime.combine(day, time(23, 59, 59))).date()
+            yield day
 
 
 @functools.lru_cache(maxsize=256)

@@ -58,11 +58,7 @@ def next_tick(entry: CronEntry, after: int) -> int | None:
     if entry.every is not None:
         interval = max(1, round(entry.every * 1000))
         return (after // interval + 1) * interval
-    text, zone, since = entry.schedule or "", entry.timezone, after // 1000
-    if entry.calendars:
-        at = _next_on_days(text, zone, since, entry.calendars, entry.if_excluded)
-    else:
-        at = _next_at(text, zone, since)
+    at = _next_on_days(entry.schedule or "", entry.timezone, after // 1000, entry.calendars, entry.if_excluded)
     return None if at is None else at * 1000
 
 
@@ -127,9 +123,8 @@ def _excluded(entry: CronEntry, before: date, day: date) -> str:
         first, last = day + DAY, end_of_excluded(entry.calendars, day, DAY)
     days = takewhile(lambda each: each <= last, days_of(_matcher(entry.schedule or ""), first))
     why = [f"{each} ({reason})" for each in days if (reason := why_excluded(entry.calendars, each))]
-    more = [f"{len(why) - _MOST_NAMED} more"] if len(why) > _MOST_NAMED else []
     what = "not on" if entry.if_excluded == "skip" else "also for"
-    return f"{what} {', '.join([*why[:_MOST_NAMED], *more])}" if why else ""
+    return f"{what} {', '.join(why[:_MOST_NAMED])}{', …' if len(why) > _MOST_NAMED else ''}" if why else ""
 
 
 def _ticks(entry: CronEntry, after: int) -> Iterator[int]:
@@ -154,28 +149,24 @@ def _next_at(text: str, timezone: str, after: int) -> int | None:
         return None
 
 
-@functools.lru_cache(maxsize=4096)
 def _next_on_days(
     text: str, timezone: str, after: int, calendars: tuple[Calendar, ...], if_excluded: IfExcluded
 ) -> int | None:
-    from croniter.croniter import CroniterBadDateError
-
+    if not calendars:
+        return _next_at(text, timezone, after)
     zone, matcher = ZoneInfo(timezone), _matcher(text)
     # On each day that the calendars leave it, it ticks at the times of this one.
     minutes, hours = (",".join(map(str, field)) for field in matcher.expanded[:2])
     daily, today = f"{minutes} {hours} * * *", _wall(zone, after).date()
     first = end_of_excluded(calendars, today, -DAY) if if_excluded == "next_day" else today
-    try:
-        for day in days_of(matcher, first):
-            to = moved(calendars, if_excluded, day)
-            if to is None or to < today:
-                continue
-            begin = _first_instant(zone, datetime(to.year, to.month, to.day))  # noqa: DTZ001 - wall-clock time
-            at = _next_at(daily, timezone, max(after, begin - 1))
-            if at is not None and _wall(zone, at).date() == to:
-                return at
-    except CroniterBadDateError:
-        pass
+    for day in days_of(matcher, first):
+        to = moved(calendars, if_excluded, day)
+        if to is None:
+            continue
+        begin = _first_instant(zone, datetime(to.year, to.month, to.day))  # noqa: DTZ001 - wall-clock time
+        at = _next_at(daily, timezone, max(after, begin - 1))
+        if at is not None and _wall(zone, at).date() == to:
+            return at
     return None
 
 

@@ -237,7 +237,7 @@ def test_explain_names_the_holiday():
     """Of a day that is left out, at the next tick; of one that is moved, at the tick that stands for it."""
     item = entry("0 2 * * *", timezone="Europe/Berlin", calendars=(BAVARIA, CLOSED))
     [tick] = cron.explain(item, epoch("2026-12-23T12:00"), 1)
-    named = "2026-12-24 (closed), 2026-12-25 (Christmas Day), 2026-12-26 (Second Day of Christmas), 1 more"
+    named = "2026-12-24 (closed), 2026-12-25 (Christmas Day), 2026-12-26 (Second Day of Christmas), …"
     assert tick.note == f"not on {named}"
     for rule, after in (("next_day", "2026-12-24T12:00"), ("previous_day", "2026-12-22T12:00")):
         item = entry("0 2 25 12 *", calendars=(BAVARIA, CLOSED), if_excluded=rule)

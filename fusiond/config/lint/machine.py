@@ -17,7 +17,7 @@ import shlex
 import socket
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from fusiond.config import environment_files
 from fusiond.config.calendar_days import holidays_of
 from fusiond.config.layers import node_of, place_of
-from fusiond.config.lint.suggest import Suggestions, did_you_mean, listed
+from fusiond.config.lint.suggest import Suggestions, did_you_mean
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
@@ -251,9 +251,11 @@ def _holidays(root: Node, config: Config) -> Iterator[Problem]:
         except ValueError as error:
             from holidays import list_supported_countries
 
-            words: Collection[str] = (known := list_supported_countries()).get(calendar.country or "", known)
-            key = "country" if words is known else "subdivision"
-            remedy = did_you_mean(str(getattr(calendar, key)), words) or f"write {listed(words)}"
+            parts = list_supported_countries().get(calendar.country or "")
+            key = "country" if parts is None else "subdivision"
+            remedy = (
+                did_you_mean(calendar.subdivision or "", parts or ()) or "write a code of ISO 3166, such as DE and BY"
+            )
             place = root.nearest("calendars", name, key)
             yield place.error("unknown-country", f"calendars.{name}.{key}: {error}", remedy)
 
