@@ -151,7 +151,8 @@ def _day(timetable: tuple[Any, ...], begin: int) -> list[int]:
     found = ticks(entry, begin, begin + _DAY, _MARKS)
     if len(found) < _MARKS:
         return found
-    return [tick for n in range(_MARKS) if (tick := next_tick(entry, begin + n * _DAY // _MARKS))]
+    marks = (next_tick(entry, begin + n * _DAY // _MARKS) for n in range(_MARKS))
+    return [tick for tick in marks if tick and tick <= begin + _DAY]
 
 
 async def _show(call: WebCall) -> Cron:
