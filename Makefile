@@ -74,7 +74,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[embedded,web,top,elasticsearch,otlp,outbox]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[embedded,web,top,elasticsearch,otlp,outbox,calendars]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.installed

@@ -19,7 +19,9 @@ Owners: TypeAlias = Mapping[str, Owner]
 
 def owner_of(owners: Owners, queue: str, task: str = "", job: str = "") -> Owner:
     """Of a job, or of the jobs of a task or a queue: both are the cron entry's, else the task's, else the queue's."""
-    entry = job.removeprefix("cron:").rpartition(":")[0] if job.startswith("cron:") else ""
+    # of a tick `cron:<entry>:<tick>`; if that was backfilled, `cron:backfill:<entry>:<tick>`
+    tick_of = job.removeprefix("cron:").rpartition(":")[0] if job.startswith("cron:") else ""
+    entry = tick_of.removeprefix("backfill:")
     found = [owners[name] for name in (f"cron {entry}", f"task {task}", f"queue {queue}") if name in owners]
     return Owner(*(next(filter(None, each), "") for each in zip(*found, strict=True)))
 

@@ -43,6 +43,7 @@ SECTIONS = {
     "flows": ("flows", "*"),
     "steps": ("flows", "*", "steps", "*"),
     "cron": ("cron", "*"),
+    "calendars": ("calendars", "*"),
     "workers": ("workers", "*"),
     "processes": ("workers", "*", "processes"),
     "defaults": ("defaults",),

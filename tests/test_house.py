@@ -55,6 +55,7 @@ GUESTS = {
     "yaml": {"config", "importing"},
     "jsonschema": {"config"},
     "croniter": {"config", "schedule"},
+    "holidays": {"config"},
     "redis": {"broker"},
     "hiredis": {"broker"},
     "supervisor": {"supervise"},

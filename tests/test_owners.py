@@ -17,6 +17,7 @@ def test_the_one_that_is_nearest_to_the_job_answers():
     assert owner_of(OWNERS, "mail", "plain") == Owner("post", "https://w/mail")
     assert owner_of(OWNERS, "mail", "send", "0P8c") == Owner("ada", "https://w/mail")
     assert owner_of(OWNERS, "bare", "send", "cron:a:b:1795973310000") == Owner("night", "")
+    assert owner_of(OWNERS, "bare", "send", "cron:backfill:a:b:1795973310000") == Owner("night", "")
     assert owner_of(OWNERS, "bare", "plain", "cron:none:1") == Owner()
 
 

@@ -28,7 +28,7 @@ from fusiond.callbacks import split
 
 #: epoch ms; the end of the year 9998
 _LAST_TICK: Final = 253_370_764_800_000
-_NUMBERS: Final = ("last", "first_seen", "generation", "last_enqueued", "counted_since")
+_NUMBERS: Final = ("last", "waiting", "first_seen", "generation", "last_enqueued", "counted_since")
 #: fields that are there if they are true
 _FLAGS: Final = ("suspended", "last_is_run")
 
@@ -99,6 +99,11 @@ class TickNote(NamedTuple):
     #: from its begin to its end
     ms: int | None
 
+    @property
+    def is_backfill(self) -> bool:
+        """Whether the job is that of a backfill: `<queue>/cron:backfill:<entry>:<tick>`."""
+        return self.job.rpartition(":")[0].partition("/cron:")[2].startswith("backfill:")
+
 
 @dataclass(frozen=True, slots=True)
 class CronState:
@@ -114,6 +119,8 @@ class CronState:
     last: int | None = None
     #: what the last decision was, in a word
     decision: str = ""
+    #: the tick that waits for the job of the last one that has one; None: none does
+    waiting: int | None = None
     #: decided and not yet known to have their jobs
     decided: DecidedTicks | None = None
     #: when a daemon first came with this timetable; None: none has, or no daemon has the entry any more

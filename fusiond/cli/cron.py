@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from fusiond.cli import arguments
+from fusiond.cli.backfill import add_backfill_options, entry_that_ticks, run_backfill
 from fusiond.cli.find import broker, daemon, entry, file
 from fusiond.cli.terminal.colours import paint
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import when
-from fusiond.errors import FusionError
 
 if TYPE_CHECKING:
     from fusiond.config.model import CronEntry
@@ -20,8 +20,8 @@ _OFTEN: Final = 12
 
 
 def register(subparsers: Any) -> None:
-    """Add `cron list`, `history`, `explain`, `run`, `suspend` and `resume`."""
-    summary = "[broker] Schedules: list, history, explain, run, suspend, resume."
+    """Add `cron list`, `history`, `explain`, `run`, `backfill`, `suspend` and `resume`."""
+    summary = "[broker] Schedules: list, history, explain, run, backfill, suspend, resume."
     commands = arguments.commands_below(subparsers, "cron", summary)
     listing = arguments.command(commands, "list", _list)
     until = "instead: each tick until then: 12h, tomorrow (to its end), or a time in ISO 8601"
@@ -34,23 +34,23 @@ def register(subparsers: Any) -> None:
     run = arguments.command(commands, "run", _run)
     suspend = arguments.command(commands, "suspend", _suspend)
     resume = arguments.command(commands, "resume", _resume)
-    for each in (history, explain, run, suspend, resume):
+    backfill = arguments.command(commands, "backfill", run_backfill)
+    add_backfill_options(backfill)
+    for each in (history, explain, run, backfill, suspend, resume):
         each.add_argument("name", metavar="NAME")
     explain.add_argument("--next", type=arguments.positive_number, default=10, metavar="N", help="ticks; default: 10")
     arguments.add_file(explain)
     arguments.add_json(explain)
-    for each in (listing, history, run, suspend, resume):
+    for each in (listing, history, run, backfill, suspend, resume):
         arguments.add_broker(each)
 
 
 def _explain(options: arguments.Options) -> None:
-    """Show the next ticks of an entry, and what daylight saving does to them."""
-    from fusiond.schedule.cron import explain, problem_here
+    """Show the next ticks of an entry, and what daylight saving and calendars do to them."""
+    from fusiond.schedule.cron import explain
 
     now = time.time() * 1000
-    found = entry("cron entry", file.config(options.config).cron_by_name, options.name)
-    if problem := problem_here(found):
-        raise FusionError(f"cron entry '{found.name}' does not tick on this host: {problem}; install its time zones")
+    found = entry_that_ticks(file.config(options.config), options.name)
     ticks = explain(found, int(now), options.next)
     document = [{"at": tick.at, "local": tick.local.isoformat(), "note": tick.note} for tick in ticks]
     lines = []

@@ -39,6 +39,9 @@ def build(root: Node) -> Config:
                 found[name] = cls(**named, **_finished(cls, said, values["priorities"]))
             values[field.name] = {**field.default, **found}
     _add_aliases(values)
+    for name, entry in values["cron"].items():
+        calendars = tuple(values["calendars"][each] for each in entry.not_on)
+        values["cron"][name] = dataclasses.replace(entry, calendars=calendars)
     if _calls_urls(root, values):
         values["queues"].setdefault(CALLBACKS, Queue(CALLBACKS))
         values["tasks"].setdefault(WEBHOOK_TASK, _webhook_task(root, values["priorities"]))

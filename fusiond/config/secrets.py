@@ -75,7 +75,7 @@ def hidden(name: str, value: Any) -> Any:
 #: maps whose keys are names that somebody gave to entries: a task may be called `reset_password`
 _NAMED: Final = frozenset((
     "priorities", "retry_policies", "queues", "tasks", "flows", "steps", "cron", "workers", "weights", "sinks",
-    "outboxes",
+    "outboxes", "calendars",
 ))  # fmt: skip
 #: values of which nothing is known
 _ARGUMENTS: Final = ("args", "for_each", "kwargs", "inputs", "environment")

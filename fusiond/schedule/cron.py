@@ -8,6 +8,8 @@ When a cron entry ticks: (entry, moment) → next tick.
    - it runs in each hour (`*/5 * * * *`): it is meant as an interval, so it follows elapsed time. Nothing is made up
      for an hour that does not exist, and an hour that comes twice is served twice
 3. `every:` has no zone at all: its ticks are the multiples of the interval since the epoch
+4. with `not_on`, the days of a cron text are moved or left out first (config/calendar_days.py). On each day that is
+   left its minutes and hours become instants by the rules of 2. So the ticks are still one set of instants
 
 Instants are epoch ms. Pure: time is an argument, and a result depends on the arguments only.
 """
@@ -18,13 +20,15 @@ import functools
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from fusiond.config import cron_text
+from fusiond.config.calendar_days import DAY, days_of, end_of_excluded, moved, why_excluded
 from fusiond.config.model import CronEntry
+from fusiond.config.model.cron_entries import Calendar, IfExcluded
 
 if TYPE_CHECKING:
     from croniter import croniter
@@ -33,6 +37,8 @@ _DAY = 86_400
 _SECOND = timedelta(seconds=1)
 #: ticks of a cron text that are counted at most: each takes 80 µs
 MOST_COUNTED = 5000
+#: excluded days that `explain` names for a tick
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ class ComingTick:
     at: int
     #: the same in the entry's zone; knows its UTC offset
     local: datetime
-    #: what daylight saving does to it, as a sentence; mostly empty
+    #: what daylight saving and calendars do to it; mostly empty
     note: str = ""
 
 
@@ -52,7 +58,7 @@ def next_tick(entry: CronEntry, after: int) -> int | None:
     if entry.every is not None:
         interval = max(1, round(entry.every * 1000))
         return (after // interval + 1) * interval
-    at = _next_at(entry.schedule or "", entry.timezone, after // 1000)
+    at = _next_on_days(entry.schedule or "", entry.timezone, after // 1000, entry.calendars, entry.if_excluded)
     return None if at is None else at * 1000
 
 
@@ -86,21 +92,39 @@ def latest_tick(entry: CronEntry, after: int, until: int) -> int | None:
 
 
 def problem_here(entry: CronEntry) -> str | None:
-    """Why this host cannot compute the entry's ticks, as its time zones are not those of the file's check; or None."""
+    """Why this host cannot compute the entry's ticks: it lacks the time zone, or the holidays, of its file; or None."""
     try:
+        if entry.inputs:
+            ZoneInfo(entry.timezone)
         next_tick(entry, 0)
-    except (ValueError, KeyError, OSError) as error:
-        return str(error.args[0] if isinstance(error, KeyError) else error)
+    except KeyError as error:
+        return f"{error.args[0]}; install its time zones"
+    except (ValueError, OSError) as error:
+        return str(error)
     return None
 
 
 def explain(entry: CronEntry, after: int, count: int) -> list[ComingTick]:
-    """The next `count` ticks with their local time, and what daylight saving does to them."""
-    zone = ZoneInfo(entry.timezone)
-    return [
-        ComingTick(tick, datetime.fromtimestamp(tick / 1000, zone), _note(entry, zone, tick // 1000))
-        for tick in islice(_ticks(entry, after), count)
-    ]
+    """The next `count` ticks with their local time, and what daylight saving and calendars do to them."""
+    zone, found = ZoneInfo(entry.timezone), list[ComingTick]()
+    before = _wall(zone, after // 1000).date() - DAY
+    for tick in islice(_ticks(entry, after), count):
+        local = datetime.fromtimestamp(tick / 1000, zone)
+        notes = _note(entry, zone, tick // 1000), _excluded(entry, before, local.date()) if entry.calendars else ""
+        found.append(ComingTick(tick, local, "; ".join(filter(None, notes))))
+        before = local.date()
+    return found
+
+
+def _excluded(entry: CronEntry, before: date, day: date) -> str:
+    """Which excluded days the ticks of this day come after, or stand for; `before`: the day of the tick before."""
+    first, last = before + DAY, day
+    if entry.if_excluded == "previous_day":
+        first, last = day + DAY, end_of_excluded(entry.calendars, day, DAY)
+    days = takewhile(lambda each: each <= last, days_of(_matcher(entry.schedule or ""), first))
+    why = [f"{each} ({reason})" for each in days if (reason := why_excluded(entry.calendars, each))]
+    what = "not on" if entry.if_excluded == "skip" else "also for"
+    return f"{what} {', '.join(why[:_MOST_NAMED])}{', …' if len(why) > _MOST_NAMED else ''}" if why else ""
 
 
 def _ticks(entry: CronEntry, after: int) -> Iterator[int]:
@@ -123,6 +147,27 @@ def _next_at(text: str, timezone: str, after: int) -> int | None:
         return rule(matcher, zone, after)
     except CroniterBadDateError:  # `0 0 30 2 *`
         return None
+
+
+def _next_on_days(
+    text: str, timezone: str, after: int, calendars: tuple[Calendar, ...], if_excluded: IfExcluded
+) -> int | None:
+    if not calendars:
+        return _next_at(text, timezone, after)
+    zone, matcher = ZoneInfo(timezone), _matcher(text)
+    # On each day that the calendars leave it, it ticks at the times of this one.
+    minutes, hours = (",".join(map(str, field)) for field in matcher.expanded[:2])
+    daily, today = f"{minutes} {hours} * * *", _wall(zone, after).date()
+    first = end_of_excluded(calendars, today, -DAY) if if_excluded == "next_day" else today
+    for day in days_of(matcher, first):
+        to = moved(calendars, if_excluded, day)
+        if to is None:
+            continue
+        begin = _first_instant(zone, datetime(to.year, to.month, to.day))  # noqa: DTZ001 - wall-clock time
+        at = _next_at(daily, timezone, max(after, begin - 1))
+        if at is not None and _wall(zone, at).date() == to:
+            return at
+    return None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from fusiond.argument_values import unique_key
@@ -36,25 +36,47 @@ class Decision(NamedTuple):
 
     #: the newest of them, epoch ms
     last: int
-    #: decided, missed, suspended or overlap
+    #: decided, missed, suspended, overlap or waiting
     word: str
     #: those that get a job, oldest first
     ticks: tuple[int, ...] = ()
     #: the newest one that is given up as missed
     missed: int | None = None
+    #: the one that waits for the last tick's job
+    waiting: int | None = None
+    #: while one waits: the newest one that has come since
+    further: int | None = None
 
 
 def decide(entry: CronEntry, state: CronState) -> Decision | None:
-    """What becomes of the ticks that are due by the clock of Redis; None: none is due."""
+    """
+    What becomes of the ticks that are due by the clock of Redis; None: none is due.
+
+    The tick that waits, if there is one, comes before all others; these are decided on once it has its job.
+    """
     now = state.now
-    run, missed = due(entry, state.last, state.first_seen or now, now)
+    # Jobs that know their ticks differ in their arguments, of which a decision has one list.
+    limit = 1 if entry.overlap == "wait" or (entry.task and entry.inputs) else AT_ONCE
+    run, missed = due(entry, state.last, state.first_seen or now, now, limit)
     last = run[-1] if run else missed
+    if state.waiting is not None:
+        return _of_waiting(entry, state, state.waiting, last)
     if last is None:
         return None
     if entry.suspended or state.suspended:
         return Decision(last, "suspended")
     ticks = run[:1] if entry.overlap == "skip" else run
     return Decision(last, "decided" if ticks else "missed", ticks, missed)
+
+
+def _of_waiting(entry: CronEntry, state: CronState, waiting: int, further: int | None) -> Decision:
+    """What becomes of the tick that waits; `further`: the newest one that has come since, None: none has."""
+    decided, longest = state.last or waiting, entry.starting_deadline
+    if entry.suspended or state.suspended:
+        return Decision(further or decided, "suspended", missed=waiting)
+    if longest is not None and state.now - waiting > longest * 1000:
+        return Decision(decided, "missed", missed=waiting)
+    return Decision(decided, "decided", (waiting,), further=further)
 
 
 def due(
@@ -98,6 +120,15 @@ def may_overlap(entry: CronEntry, state: CronState, decision: Decision) -> bool:
     return bool(decision.ticks and entry.overlap != "allow" and state.last_job)
 
 
+def put_off(entry: CronEntry, state: CronState, decision: Decision) -> Decision | None:
+    """What becomes of the ticks while the last tick's job has not ended; None: nothing that was not decided before."""
+    if entry.overlap != "wait":
+        return decision._replace(ticks=(), word="overlap")
+    if state.waiting is None:
+        return decision._replace(ticks=(), word="waiting", waiting=decision.ticks[0])
+    return Decision(decision.further, "overlap", waiting=state.waiting) if decision.further else None
+
+
 def may_have_ended(state: CronState) -> bool:
     """Whether the last tick's job has had time to end, and its end is not noted yet."""
     asked_from = (state.last_enqueued or 0) + ASK_FOR_THE_END
@@ -108,30 +139,36 @@ def decided_ticks(
     entry: CronEntry, task: Task, ticks: tuple[int, ...], shape: Shape | None = None, follow: str = ""
 ) -> DecidedTicks:
     """The ticks with the job, or the run of a flow of this shape, that each of them gets; `follow`: its callbacks."""
-    unique = unique_key(task.unique.to_text(), entry.args, entry.kwargs) if task.unique else ""
+    kwargs = kwargs_of_tick(entry, ticks[0])
+    unique = unique_key(task.unique.to_text(), entry.args, kwargs) if task.unique else ""
     return DecidedTicks(
         entry=entry.name,
         queue=task.queue,
         task=task.name,
-        args=json.dumps([entry.args, dict(entry.kwargs)], ensure_ascii=False, separators=(",", ":")).encode(),
+        args=_json([entry.args, kwargs]).encode(),
         priority=task.priority,
         expires_ms=None if task.expires is None else round(task.expires * 1000),
-        patience_ms=patience(entry),
+        patience_ms=None if entry.overlap == "wait" and entry.starting_deadline is None else patience(entry),
         ticks=ticks,
         delays_ms=tuple(jitter(entry, tick) for tick in ticks),
         unique=unique,
         follow=follow,
         run=json.dumps(new_fields(shape)) if shape else "",
-        inputs=tuple(inputs_of_tick(entry, tick) for tick in ticks) if shape else (),
+        inputs=tuple(_json(kwargs_of_tick(entry, tick)) for tick in ticks) if shape else (),
     )
 
 
-def inputs_of_tick(entry: CronEntry, tick: int) -> str:
-    """The inputs of the run of a tick, as JSON."""
+def kwargs_of_tick(entry: CronEntry, tick: int) -> dict[str, Any]:
+    """The keyword arguments of the job of a tick, or the inputs of its run."""
+    if not entry.inputs:
+        return dict(entry.kwargs)
     local = datetime.fromtimestamp(tick / 1000, ZoneInfo(entry.timezone))
     values = {"tick.date": local.date().isoformat(), "tick.time": local.isoformat()}
-    given = {name: values[reference] for name, reference in entry.inputs.items()}
-    return json.dumps({**entry.kwargs, **given}, ensure_ascii=False, separators=(",", ":"))
+    return {**entry.kwargs, **{name: values[reference] for name, reference in entry.inputs.items()}}
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def jitter(entry: CronEntry, tick: int) -> int:

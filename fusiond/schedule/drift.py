@@ -1,5 +1,6 @@
 """
-Drift: living files that declare one cron entry differently. Pure.
+Drift: living files that declare one cron entry differently. Pure, but that it compares the days of calendars from this
+year on.
 
 1. declare   what a daemon publishes about each entry: the values that people compare, and a digest of everything
 2. outrank   among the living declarations of one name, the newest generation ticks
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from fusiond.broker.hosts.host_records import CronDeclaration, DeclaredEntry, FileInForce
 from fusiond.broker.ticks import CronState
+from fusiond.config.calendar_days import dates_of
 from fusiond.config.fields import default_of
 from fusiond.config.model import Config, CronEntry, Task
+from fusiond.config.model.cron_entries import Calendar
 from fusiond.config.problems import mask
 from fusiond.config.units import seconds, written
 from fusiond.flows.shapes import Shape
@@ -61,7 +65,11 @@ class Drift:
 
 def timetable(entry: CronEntry) -> str:
     """When the entry ticks, as text. If it changes, ticks from before the change are not due."""
-    return f"every {written(entry.every)}" if entry.every is not None else f"{entry.schedule} {entry.timezone}"
+    if entry.every is not None:
+        return f"every {written(entry.every)}"
+    # As the file has them, not their days, which a new year changes: no tick may be lost by that.
+    days = f"#{_digest([*map(_said, entry.calendars), entry.if_excluded])[:8]}" if entry.calendars else ""
+    return f"{entry.schedule} {entry.timezone}{days}"
 
 
 def in_force(entry: CronEntry, state: CronState) -> CronEntry:
@@ -70,7 +78,8 @@ def in_force(entry: CronEntry, state: CronState) -> CronEntry:
         return entry
     schedule, _, last = state.timetable.rpartition(" ")
     if schedule != "every":
-        return replace(entry, schedule=schedule, every=None, timezone=last, suspended=not state.counted)
+        zone = last.partition("#")[0]
+        return replace(entry, schedule=schedule, every=None, timezone=zone, suspended=not state.counted)
     try:
         return replace(entry, schedule=None, every=seconds(last), suspended=not state.counted)
     except ValueError:
@@ -81,8 +90,9 @@ def digest(entry: CronEntry, task: Task, shape: Shape | None = None) -> str:
     """Equal for entries that enqueue the same job at the same times by the same rules."""
     unique = [_said(task.unique)] if task.unique else []  # as older versions have it, where there is none
     flow = [shape.to_json()] if shape else []
-    entry = replace(entry, owner=None, runbook_url=None)
-    return _digest([_said(entry), task.queue, task.priority, task.expires, *unique, *flow])[:20]
+    days = [_days(entry.calendars)] if entry.calendars else []
+    entry = replace(entry, owner=None, runbook_url=None, not_on=(), calendars=())
+    return _digest([_said(entry), task.queue, task.priority, task.expires, *unique, *flow, *days])[:20]
 
 
 def declaration(entry: CronEntry, task: Task, shape: Shape | None = None) -> DeclaredEntry:
@@ -136,15 +146,21 @@ def digests(config: Config) -> dict[str, dict[str, str]]:
     kinds: dict[str, Mapping[str, Any]] = {
         "tasks": config.tasks,
         "queues": config.queues,
-        "cron entries": config.cron,
+        "cron entries": {name: replace(entry, calendars=()) for name, entry in config.cron.items()},
         "flows": config.flows,
         "worker groups": groups,
         "retry policies": config.retry_policies,
         "priorities": config.priorities,
         "sinks": config.events.sinks if config.events else {},
         "outboxes": outboxes,
+        "calendars": {name: _days([calendar]) for name, calendar in config.calendars.items()},
     }
     return {kind: {name: _digest(_said(said))[:8] for name, said in each.items()} for kind, each in kinds.items()}
+
+
+def _days(calendars: Iterable[Calendar]) -> list[str]:
+    """What they exclude in two years, as this host computes it: versions of the package differ."""
+    return [dates_of(each, time.gmtime().tm_year) for each in calendars]
 
 
 def _digest(content: Any) -> str:

@@ -25,6 +25,8 @@ def decided(entry: CronEntry, decision: Decision, note: Note) -> None:
     fields = _fields(entry.name, entry.work, decision.last)
     if decision.word == "suspended":
         log.debug("suspended", extra=fields)
+    if decision.word == "waiting":
+        log.info("waits for the job of the last tick, which has not ended", extra=fields)
     if decision.word == "overlap":
         log.warning("passed over: the job of the last tick has not ended", extra=fields)
         note("cron.skipped", "overlap: the job of the last tick has not ended", about=entry.name)

@@ -5,7 +5,7 @@ Have the jobs of due cron entries enqueued, exactly once among any number of dae
 2. finish   ticks that were decided and are not confirmed, whichever daemon decided on them
 3. declare  an entry as this file has it, unless another living daemon's newer generation declares it differently
 4. judge    which ticks are due (decision.py), and whether the job of the last one has ended; with `overlap: replace` it
-            is canceled, and the ticks stay due until it has ended
+            is canceled, and the ticks stay due until it has ended; with `wait` it is noted in Redis which tick waits
 5. decide   on all of them at once: Redis refuses a decision if the entry has changed since it was read
 6. enqueue  the jobs in their queue, and confirm
 7. wait     until the entry's next tick
@@ -17,6 +17,7 @@ does the rest, even if Redis was away for an hour.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -30,7 +31,7 @@ from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable, JobNotFound
 from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.schedule import drift, tick_log
-from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap
+from fusiond.schedule.decision import decided_ticks, may_have_ended, may_overlap, put_off
 from fusiond.schedule.overdue import OverdueLog
 from fusiond.schedule.publishing import refusals_logged
 from fusiond.schedule.tick_log import Note, nobody
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 TRY_AGAIN: Final = 5_000
 #: ms after which it is looked again whether a job that was canceled for the next tick has ended
 ENDED_YET: Final = 250
+#: ms after which it is looked again whether a job has ended for which the next tick waits
+STILL_WAITS: Final = 1_000
 #: ms after which this daemon looks again whether the daemon to which it leaves an entry is alive
 GIVE_WAY: Final = 5_000
 
@@ -62,6 +65,7 @@ class Ticker:
         self._runs = RunControl(broker)
         self._clock = clock
         self._watched: dict[str, WatchedEntry] = {}
+        self._config, self._year = Config(), 0
         self._overdue, self._note = OverdueLog(note), note
         #: number of the configuration among those of all daemons; 0: Redis refused to give one
         self.generation = 0
@@ -69,6 +73,7 @@ class Ticker:
     def set_config(self, config: Config) -> None:
         """Watch the entries of `config` from now on."""
         self._watched = {name: watched_entry(entry, config) for name, entry in config.cron.items() if is_usable(entry)}
+        self._config, self._year = config, time.gmtime().tm_year
 
     def look_at_all(self) -> None:
         """Ask about each entry at the next round: Redis was away, and may have lost data."""
@@ -83,6 +88,8 @@ class Ticker:
 
     async def run_once(self) -> None:
         """Take each entry whose time has come a step further. Raises BrokerUnavailable; what is left stays due."""
+        if time.gmtime().tm_year != self._year:
+            self.set_config(self._config)  # the digests have the days of calendars from this year on
         now = self._clock()
         looked = await self._look([each for each in self._watched.values() if each.look_at <= now])
         unfinished = [each for each in looked if each.state.decided]
@@ -113,7 +120,7 @@ class Ticker:
                 ticked = await self._connection.run(self._broker.tick(state.decided))
                 await self._connection.run(self._broker.confirm(state, ticked))
             elif state.first_seen is not None and state.entry not in declared:
-                names = ("first_seen", "timetable", "definition", "generation", "counted", "counted_since")
+                names = ("first_seen", "timetable", "definition", "generation", "counted", "counted_since", "waiting")
                 unknown = dict.fromkeys(names)
                 await self._connection.run(self._broker.cron_write(state, **unknown))
 
@@ -190,6 +197,7 @@ class Ticker:
             first_seen=state.first_seen if is_known else state.now,
             counted=counted,
             counted_since=state.counted_since if state.counted == counted else state.now,
+            **({} if is_known or state.waiting is None else {"waiting": None}),
         )
 
     def _gives_way(self, watched: WatchedEntry, declarations: Iterable[CronDeclaration]) -> bool:
@@ -224,9 +232,11 @@ class Ticker:
                 free.append(each)
             elif each.entry.overlap == "replace":
                 unended.append(each)
-            else:
-                each.decision = each.decision._replace(ticks=(), word="overlap")
+            elif (decision := put_off(each.entry, each.state, each.decision)) is not None:
+                each.decision = decision
                 free.append(each)
+            else:
+                each.look_at = self._clock() + STILL_WAITS
         return [*free, *await self._replace(unended)]
 
     async def _replace(self, unended: Sequence[WatchedEntry]) -> list[WatchedEntry]:
@@ -284,10 +294,12 @@ class Ticker:
         await self._connection.run_many([self._broker.note_tick(queue, name, *each) for each in passed])
 
     def _write_decision(self, watched: WatchedEntry) -> Call[str | None]:
-        last, word, ticks, _ = watched.decision
-        found = watched.entry, watched.task, ticks, watched.shape, watched.follow
-        decided = decided_ticks(*found).to_text() if ticks else None
-        return self._broker.cron_write(watched.state, last=last, decision=word, decided=decided)
+        decision, state = watched.decision, watched.state
+        found = watched.entry, watched.task, decision.ticks, watched.shape, watched.follow
+        decided = decided_ticks(*found).to_text() if decision.ticks else None
+        # A field is dropped only if it is there: at maxmemory Redis runs a script whose first write frees memory.
+        waiting = {} if decision.waiting == state.waiting else {"waiting": decision.waiting}
+        return self._broker.cron_write(state, last=decision.last, decision=decision.word, decided=decided, **waiting)
 
     async def _note_ends(self, watched: Sequence[WatchedEntry]) -> None:
         """Keep how the last jobs ended, for `fusiond cron list`: the jobs themselves are dropped after their ttl."""

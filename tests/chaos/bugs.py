@@ -387,7 +387,7 @@ BUGS = {
     "a decision without its job": Bug(
         "scheduler", "does not store with a decision which job it is to have", "the scheduler killed as it ticks",
         [
-            Edit(_TICKING, "decided_ticks(*found).to_text() if ticks else None", "None"),
+            Edit(_TICKING, "decided_ticks(*found).to_text() if decision.ticks else None", "None"),
             # long enough to be killed before they are enqueued
             Edit(_TICKING, "await self._finish(taken)", "await asyncio.sleep(0.05); await self._finish(taken)"),
             Edit(_TICKING, "import logging\n", "import asyncio\nimport logging\n"),

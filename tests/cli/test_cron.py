@@ -1,4 +1,6 @@
 import json
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -106,6 +108,20 @@ def test_run_enqueues_the_entrys_task_now(desk, entry):
     (job,) = desk.run(desk.verbs.jobs("reports", JobStatus.QUEUED))
     assert name == job.name
     assert json.loads(job.args) == [[], {"region": "eu"}]
+
+
+def test_run_gives_the_moment_as_a_tick_would(desk):
+    """In the entry's zone."""
+    file = desk.cwd / "fusion.yaml"
+    file.write_text(FILE.replace("kwargs: {region: eu}", "kwargs: {region: eu}, inputs: {at: tick.time}"))
+    before = datetime.now(UTC)
+    assert desk.fusiond("cron", "run", "nightly").status == 0
+    (job,) = desk.run(desk.verbs.jobs("reports", JobStatus.QUEUED))
+    [_, kwargs] = json.loads(job.args)
+    assert kwargs.keys() == {"region", "at"}
+    at = datetime.fromisoformat(kwargs["at"])
+    assert before - timedelta(seconds=1) < at < datetime.now(UTC)
+    assert at.utcoffset() == at.astimezone(ZoneInfo("Europe/Berlin")).utcoffset()
 
 
 def test_suspend_and_resume(desk):

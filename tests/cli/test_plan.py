@@ -1,6 +1,7 @@
 """fusiond plan and explain where no daemon runs, and what a plan says of queues and workers of a real broker."""
 
 import argparse
+import sys
 import time
 
 import pytest
@@ -65,6 +66,15 @@ def test_against_another_file(files):
     assert "jobs were not counted: only files were compared" in done.out
     assert "hunter" not in done.out
     assert done.status == 0
+
+
+def test_holidays_that_this_machine_lacks_are_no_end_of_a_plan(files, monkeypatch):
+    """It may be made elsewhere than where the file runs: the ticks are left out, `validate` says what is missing."""
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    run = files(("Europe/Berlin}", "Europe/Berlin, not_on: [li]}"), ("cron:", "calendars: {li: {country: LI}}\ncron:"))
+    done = run("plan", "new.yaml", "--against", "old.yaml", "--json")
+    assert (done.status, done.json["cron"][0]["name"]) == (0, "nightly")
+    assert done.json["cron"][0]["after"]["ticks"] == []
 
 
 def test_exit_code_is_for_scripts(files):

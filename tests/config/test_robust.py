@@ -29,7 +29,7 @@ def entries(section, **fixed):
     ),
     # with the arguments that the examples of `unique` and `limit` name
     entries("cron", task="t", schedule="@daily", kwargs={"user_id": 7, "account": "acme"}).map(
-        lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow", "inputs")}
+        lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow")}
     ),
     entries("workers", queues="*").map(
         lambda group: (
@@ -46,6 +46,7 @@ def test_any_mixture_of_the_examples_is_usable(task, entry, group, policy):
         "version": 1,
         "retry_policies": {"p": policy},
         "tasks": {"t": task},
+        "calendars": {"de": {"country": "DE"}, "closed": {"dates": ["2026-12-24"]}},
         "cron": {"c": entry},
         "workers": {"w": group},
     }

@@ -38,7 +38,7 @@ tasks:
 flows:
   nightly_etl: {queue: reports, steps: {load: {task: report, inputs: {day: input.day}}}}
   endless: {queue: reports, steps: {wait: {task: clean, kwargs: {argv: [sleep, "1000"]}}}}
-cron: {nightly: {task: report, schedule: "0 2 * * *", timezone: Europe/Berlin}}
+cron: {nightly: {task: report, schedule: "0 2 * * *", timezone: Europe/Berlin, inputs: {day: tick.date}}}
 outboxes: {shop: {url: "sqlite:///DIRECTORY/shop.db", tasks: [send_otp]}}
 workers: {main: {queues: "*", processes: 2}, reports: {queues: [reports], processes: 2}}
 """

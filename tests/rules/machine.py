@@ -156,6 +156,7 @@ RULES = (
         "something that needs packages which are not installed",
         "«web»: {}\n",
         "web: {}\n",
+        unless="an error at `run` for a calendar",
         shown="`web: {}` without `fusiond[web]`",
         without="uvicorn",
     ),

@@ -41,6 +41,20 @@ RULES = (
         'schedule: "@daily", timezone: Europe/Berlin',
         warns=False,
     ),
+    Rule(
+        "unknown-calendar",
+        "error",
+        "a calendar that is not declared",
+        'calendars: {de: {weekends: true}}\ncron: {c: {task: a, schedule: "@daily", not_on: [«ed»]}}\n',
+        'calendars: {de: {weekends: true}}\ncron: {c: {task: a, schedule: "@daily", not_on: [de]}}\n',
+    ),
+    Rule(
+        "unknown-country",
+        "error",
+        "a country, or a part of one, whose holidays the package `holidays` does not have",
+        "calendars: {de: {country: DE, subdivision: «Bavria»}}\n",
+        "calendars: {de: {country: DE, subdivision: BY}}\n",
+    ),
     _rule("every-minute", "a tick in each minute of one hour", 'schedule: «"* 2 * * *"»', 'schedule: "0 2 * * *"'),
     _rule(
         "uneven-step",

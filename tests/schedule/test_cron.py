@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -10,8 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fusiond.config.model import CronEntry
-from fusiond.schedule import cron, decision
+from fusiond.broker.ticks import CronState
+from fusiond.config import calendar_days
+from fusiond.config.model import Config, CronEntry, Task
+from fusiond.config.model.cron_entries import Calendar
+from fusiond.schedule import cron, decision, drift
+from fusiond.schedule.decision import Decision
 
 #: north, south, half an hour, a negative winter time, midnight changes, Ramadan, and zones that gave it up
 ZONES = [
@@ -27,6 +32,8 @@ SCHEDULES = [
 MINUTE = 60
 HOUR = 3600
 JAN_2026 = 1_767_225_600_000
+#: a tick of `every: 60s`
+T = 1_000_000 * 60_000
 
 
 def entry(schedule: str | None = None, **more) -> CronEntry:
@@ -188,6 +195,97 @@ def test_a_date_that_never_comes_has_no_tick():
     assert cron.explain(entry("0 0 30 2 *"), JAN_2026, 10) == []
 
 
+# --- calendars
+
+WEEKENDS = Calendar("rest", weekends=True)
+CLOSED = Calendar("closed", dates=("2026-12-24", "2026-12-31"))
+BAVARIA = Calendar("de", country="DE", subdivision="BY", weekends=True)
+
+
+def days(item: CronEntry, after: str, count: int) -> list[str]:
+    """The coming ticks in the entry's zone, as `12-24 02:00`."""
+    found = cron.explain(item, epoch(after, item.timezone), count)
+    assert cron.ticks(item, epoch(after, item.timezone), found[-1].at, 99) == [tick.at for tick in found]
+    return [f"{tick.local:%m-%d %H:%M}" for tick in found]
+
+
+def test_a_tick_on_an_excluded_day_is_left_out_or_moved():
+    """To the nearest day that is not excluded; a day that has the tick already has one."""
+    daily = entry("0 2 * * *", timezone="Europe/Berlin", calendars=(BAVARIA, CLOSED))
+    assert days(daily, "2026-12-23T03:00", 3) == ["12-28 02:00", "12-29 02:00", "12-30 02:00"]
+    assert days(replace(daily, if_excluded="next_day"), "2026-12-23T03:00", 2) == ["12-28 02:00", "12-29 02:00"]
+    weekly = replace(daily, schedule="0 2,14 * * thu")
+    assert days(weekly, "2026-12-18T00:00", 2) == ["01-07 02:00", "01-07 14:00"]
+    later = replace(weekly, if_excluded="next_day")
+    assert days(later, "2026-12-18T00:00", 4) == ["12-28 02:00", "12-28 14:00", "01-04 02:00", "01-04 14:00"]
+    assert days(later, "2026-12-28T02:00", 1) == ["12-28 14:00"]
+    earlier = replace(weekly, if_excluded="previous_day")
+    assert days(earlier, "2026-12-18T00:00", 4) == ["12-23 02:00", "12-23 14:00", "12-30 02:00", "12-30 14:00"]
+    assert days(replace(weekly, schedule="@yearly", if_excluded="next_day"), "2026-12-18T00:00", 1) == ["01-04 00:00"]
+
+
+def test_a_moved_tick_follows_the_clocks_of_the_day_on_which_it_runs():
+    """29 March 2026 has no 02:30 in Berlin, and is a Sunday: moved to the days beside it, the time is there."""
+    sunday = entry("30 2 29 3 *", timezone="Europe/Berlin", calendars=(WEEKENDS,))
+    assert days(replace(sunday, if_excluded="next_day"), "2026-03-01T00:00", 1) == ["03-30 02:30"]
+    assert days(replace(sunday, if_excluded="previous_day"), "2026-03-01T00:00", 1) == ["03-27 02:30"]
+    saturday = replace(sunday, schedule="30 2 28 3 *", calendars=(Calendar("c", dates=("2026-03-28",)),))
+    assert days(replace(saturday, if_excluded="next_day"), "2026-03-01T00:00", 1) == ["03-29 03:00"]
+
+
+def test_explain_names_the_holiday():
+    """Of a day that is left out, at the next tick; of one that is moved, at the tick that stands for it."""
+    item = entry("0 2 * * *", timezone="Europe/Berlin", calendars=(BAVARIA, CLOSED))
+    [tick] = cron.explain(item, epoch("2026-12-23T12:00"), 1)
+    named = "2026-12-24 (closed), 2026-12-25 (Christmas Day), 2026-12-26 (Second Day of Christmas), …"
+    assert tick.note == f"not on {named}"
+    for rule, after in (("next_day", "2026-12-24T12:00"), ("previous_day", "2026-12-22T12:00")):
+        item = entry("0 2 25 12 *", calendars=(BAVARIA, CLOSED), if_excluded=rule)
+        assert cron.explain(item, epoch(after), 1)[0].note == "also for 2026-12-25 (Christmas Day)"
+
+
+def test_the_weekend_is_that_of_the_country():
+    """Friday and Saturday in Israel."""
+    item = entry("0 2 * * *", calendars=(Calendar("il", country="IL", weekends=True),))
+    assert days(item, "2026-11-05T03:00", 2) == ["11-08 02:00", "11-09 02:00"]
+
+
+def test_holidays_that_this_host_lacks_are_said(monkeypatch):
+    """The file was checked where they are known: nobody must end by it."""
+    item = entry("0 2 * * *", calendars=(Calendar("x", country="Atlantis"),))
+    assert cron.problem_here(item) == "the package holidays says: Country Atlantis not available"
+    calendar_days.holidays_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    assert "pip install 'fusiond[calendars]'" in cron.problem_here(replace(item, calendars=(BAVARIA,)))
+    assert cron.problem_here(replace(item, calendars=(WEEKENDS, CLOSED))) is None
+
+
+def test_hosts_that_compute_other_days_differ(monkeypatch):
+    """Another version of the package, or none; a calendar of another name with the same days is no difference."""
+    task, item = Task("t", "a.b"), entry("0 2 * * *", calendars=(BAVARIA,))
+    here = drift.digest(item, task)
+    assert drift.digest(replace(item, calendars=(replace(BAVARIA, name="bavaria"),)), task) == here
+    assert drift.digest(replace(item, calendars=(replace(BAVARIA, subdivision="BE"),)), task) != here
+    before = drift.digests(Config(calendars={"de": BAVARIA}))
+    calendar_days.holidays_of.cache_clear()
+    calendar_days.dates_of.cache_clear()
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    assert drift.digest(item, task) != here
+    assert drift.digests(Config(calendars={"de": BAVARIA}))["calendars"] != before["calendars"]
+    calendar_days.dates_of.cache_clear()
+
+
+def test_a_day_that_is_no_longer_excluded_is_not_made_up_for():
+    """Whoever changes a calendar begins anew with it; another year does not."""
+    item = entry("0 2 * * *", timezone="Europe/Berlin", calendars=(BAVARIA, CLOSED))
+    said = drift.timetable(item)
+    assert said != drift.timetable(replace(item, calendars=(BAVARIA,)))
+    assert said != drift.timetable(replace(item, if_excluded="next_day"))
+    state = CronState("e", T, first_seen=1, timetable=said, counted="q")
+    assert drift.in_force(replace(item, schedule="@daily"), state) == item
+    assert drift.timetable(replace(item, calendars=())) == "0 2 * * * Europe/Berlin"
+
+
 # --- properties
 
 schedules = st.sampled_from(SCHEDULES)
@@ -195,6 +293,35 @@ moments = st.integers(epoch("2015-01-01T00:00"), epoch("2035-01-01T00:00"))
 entries = st.builds(entry, schedules, timezone=st.sampled_from(ZONES)) | st.builds(
     entry, every=st.sampled_from([0.5, 1.0, 7.0, 90.0, 3600.0, 100_000.0])
 )
+
+
+@given(
+    st.sampled_from([*SCHEDULES, "0 2 * * 6", "30 1,2 10,11 * *"]), st.sampled_from(ZONES), moments, st.booleans(),
+    st.sampled_from(["skip", "next_day", "previous_day"]), st.lists(st.integers(-3, 9), max_size=9, unique=True),
+)  # fmt: skip
+def test_calendars_move_days_which_then_have_their_own_ticks(schedule, name, after, weekends, rule, offsets):
+    """Against a walk through the days; the ticks are one set, from whatever moment they are asked for."""
+    zone, matches = ZoneInfo(name), Matcher(schedule)
+    today = wall_at(zone, after // 1000).date()
+    dates = tuple(str(today + timedelta(offset)) for offset in offsets)
+
+    def target(day):
+        while str(day) in dates or (weekends and day.weekday() > 4):
+            if rule == "skip":
+                return None
+            day += timedelta(1 if rule == "next_day" else -1)
+        return day
+
+    a_time = f"{min(matches.hours):02}:{min(matches.minutes):02}"
+    around = [today + timedelta(n) for n in range(-20, 50)]
+    left = {target(day) for day in around if matches(datetime.fromisoformat(f"{day}T{a_time}"))}
+    daily = entry(f"{' '.join(schedule.split()[:2])} * * *", timezone=name)
+    times = cron.ticks(daily, after, after + 20 * 86_400_000, 200)
+    wanted = [tick for tick in times if wall_at(zone, tick // 1000).date() in left]
+    calendars = (Calendar("c", weekends=weekends, dates=dates),)
+    item = entry(schedule, timezone=name, calendars=calendars, if_excluded=rule)
+    assert cron.ticks(item, after, times[-1], 200) == wanted
+    assert cron.latest_tick(item, after, times[-1]) == (wanted[-1] if wanted else None)
 
 
 @given(entries, moments)
@@ -223,9 +350,37 @@ def test_jitter_is_bounded_and_the_same_for_everyone(item, tick, jitter):
     assert decision.jitter(item, tick) == decision.jitter(replace(item), tick)
 
 
-# --- missed ticks
+# --- overlap: wait
 
-T = 1_000_000 * 60_000  # a tick of `every: 60s`
+
+def wait(waiting=None, last=0, *, now=T, **more):
+    """What is decided about an entry with `every: 60s`, and what becomes of it while the last job has not ended."""
+    item, seen = (
+        entry(every=60.0, overlap="wait", **more),
+        CronState("e", now, last=last, waiting=waiting, first_seen=1),
+    )
+    found = decision.decide(item, seen)
+    return found, found and decision.put_off(item, seen, found)
+
+
+def test_one_tick_waits_and_the_next_ones_are_passed_over():
+    """However long; once the job has ended that tick is decided on alone, so that the next one may wait for its job."""
+    found, put_off = wait(last=T - 60_000)
+    assert (found.ticks, put_off.ticks, put_off.waiting, put_off.last) == ((T,), (), T, T)
+    assert wait(T, T) == (Decision(T, "decided", (T,)), None)
+    found, put_off = wait(T, T, now=T + 7_200_000)
+    assert (found.last, found.ticks) == (T, (T,))
+    assert put_off == Decision(T + 7_200_000, "overlap", waiting=T)
+
+
+def test_a_tick_no_longer_waits_if_it_is_too_late_or_suspended():
+    """Its deadline counts from the tick."""
+    assert wait(T, T, now=T + 30_000, starting_deadline=30.0)[0].ticks == (T,)
+    assert wait(T, T, now=T + 30_001, starting_deadline=30.0)[0] == Decision(T, "missed", missed=T)
+    assert wait(T, T, now=T + 61_000, suspended=True)[0] == Decision(T + 60_000, "suspended", missed=T)
+
+
+# --- missed ticks
 
 
 def due(*, last=None, seen=0, now, limit=100, **more):
@@ -296,3 +451,5 @@ def test_a_zone_that_this_host_lacks_is_said(zone):
     """The file was checked where there is one: nobody must end by it."""
     assert zone in cron.problem_here(entry("0 2 * * *", timezone=zone))
     assert cron.problem_here(entry("0 2 * * *", timezone="UTC")) is None
+    assert cron.problem_here(entry(every=60.0, timezone=zone)) is None
+    assert zone in cron.problem_here(entry(every=60.0, timezone=zone, inputs={"day": "tick.date"}))

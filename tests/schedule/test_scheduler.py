@@ -23,7 +23,9 @@ from fusiond.broker.records import NewJob, Outcome, Renewal
 from fusiond.broker.redis.connection import connect_async
 from fusiond.config.accepted import snapshot
 from fusiond.config.model import Config, CronEntry, Logging, Queue, Task, WorkerGroup
+from fusiond.config.model.cron_entries import Calendar
 from fusiond.config.model.flow_steps import Flow, FlowStep
+from fusiond.config.model.tasks import Unique
 from fusiond.errors import BrokerUnavailable
 from fusiond.flows.run_control import RunControl, RunRef, deliver_effects
 from fusiond.flows.shapes import FlowShape, Shape, StepShape
@@ -269,6 +271,21 @@ def test_a_job_holds_what_the_entry_says(bench):
         assert job.expires_at == job.created_at + 60_000
 
 
+def test_a_job_knows_its_tick_also_among_several_that_were_missed(bench):
+    """Each has the day of its own tick in the entry's zone, which its lock of `unique` counts, too."""
+    text, newest = minutes_ago(bench, 10)
+    inputs = {"day": "tick.date", "at": "tick.time"}
+    entry = CronEntry("e", "t", schedule=text, missed="all", overlap="allow", kwargs={"k": 1}, inputs=inputs)
+    bench.past(entry, last=newest - 3 * DAY)
+    bench.start(entry, task=Task("t", "a.b", unique=Unique(by=("kwargs.day",), until="ended")))
+    until(lambda: bench.carried_out("e") == newest)
+    jobs = bench.run(bench.broker.jobs("default", JobStatus.QUEUED))
+    assert len(jobs) == 3
+    for job in jobs:
+        at = datetime.fromtimestamp(int(job.id.removeprefix("cron:e:")) / 1000, UTC)
+        assert json.loads(job.args) == [[], {"k": 1, "day": at.date().isoformat(), "at": at.isoformat()}]
+
+
 def minutes_ago(bench, minutes: int) -> tuple[str, int]:
     """A daily schedule whose last tick was so long ago, and that tick."""
     then = datetime.fromtimestamp(bench.now() / 1000, UTC) - timedelta(minutes=minutes)
@@ -352,6 +369,82 @@ def test_overlap_replace_cancels_the_last_job_and_waits_for_its_end(bench):
     said = len(replaced())
     runs_until_canceled("m")
     until(lambda: len(replaced()) > said, "the log tells of each job that is replaced")
+
+
+def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
+    """Two schedulers, each killed while it waits: the tick has its job once; what came meanwhile is passed over."""
+    config = bench.config(each(TICK / 1000, overlap="wait", missed="all"))
+    programs = [bench.serve(host, config) for host in ("one", "two")]
+
+    def claim():
+        asked = bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3)
+        return until(lambda: bench.run(asked).jobs)[0]
+
+    def end(job):
+        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), "n", "finished", 60_000)]))
+        assert reply == 1
+
+    def outcomes():
+        return {note.tick: note.outcome for note in bench.run(bench.broker.tick_notes("default", "e", 0, 1000))}
+
+    job = claim()
+    first = int(job.id.rpartition(b":")[2])
+    waiting = until(lambda: bench.state("e").waiting)
+    assert waiting == first + TICK
+    for program in programs:
+        program.process.kill()
+        program.process.wait()
+    programs = [bench.serve(host, config) for host in ("one", "two")]
+    until(lambda: outcomes().get(waiting + 2 * TICK) == "overlap")
+    assert bench.state("e").waiting == waiting
+    assert bench.ticks("e") == []
+    end(job)
+    job = claim()
+    assert job.id == f"cron:e:{waiting}".encode()
+    following = until(lambda: bench.state("e").waiting)
+    assert following > waiting + 2 * TICK
+    found = outcomes()
+    assert {found[tick] for tick in range(waiting + TICK, following, TICK)} == {"overlap"}
+    bench.run(bench.broker.suspend_cron("e", on=True))
+    until(lambda: bench.state("e").waiting is None)
+    assert outcomes()[following] == "missed"
+    end(job)
+    passed = bench.now()
+    until(lambda: (bench.state("e").last or 0) > passed + TICK)
+    assert bench.ticks("e") == []
+
+
+def test_the_days_of_calendars_are_compared_from_the_new_year_on(bench, monkeypatch):
+    """By a scheduler that has run over its beginning, too: one that has just been started computes later days."""
+    calendars = (Calendar("c", weekends=True),)
+    entry, task = CronEntry("e", "t", schedule="@daily", calendars=calendars), Task("t", "fusiond.tasks.echo")
+
+    async def story():
+        async with connect_async(bench.settings, bench.directory) as connection:
+            ticker = Ticker(bench.broker, connection, "d")
+            ticker.set_config(bench.config(entry, task=task))
+            for year in (2040, 2041):
+                monkeypatch.setattr(time, "gmtime", lambda *_, year=year: time.struct_time((year, *[1] * 8)))
+                await ticker.run_once()
+                await ticker.run_once()
+                yield bench.state("e").definition, drift.digest(entry, task)
+
+    async def told():
+        return [each async for each in story()]
+
+    (first, of_first), (second, of_second) = asyncio.run(told())
+    assert (first, second) == (of_first, of_second)
+    assert first != second
+
+
+def test_a_tick_that_has_waited_for_too_long_is_missed(bench):
+    """`starting_deadline` counts from the tick; the next one waits in its place."""
+    bench.start(each(TICK / 1000, overlap="wait", starting_deadline=0.4))
+    until(lambda: bench.ticks("e"))
+    waiting = until(lambda: bench.state("e").waiting)
+    until(lambda: (bench.state("e").waiting or 0) > waiting)
+    notes = bench.run(bench.broker.tick_notes("default", "e", 0, 1000))
+    assert {note.tick: note.outcome for note in notes}[waiting] == "missed"
 
 
 @pytest.mark.parametrize(("overlap", "ends"), [("skip", "finished"), ("replace", "canceled")])

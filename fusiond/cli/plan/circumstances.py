@@ -99,9 +99,9 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
 def _coming(entry: CronEntry | None, now: int) -> dict[str, Any] | None:
     if entry is None:
         return None
-    from fusiond.schedule.cron import explain
+    from fusiond.schedule.cron import explain, problem_here
 
-    ticks = [] if entry.suspended else explain(entry, now, _TICKS)
+    ticks = [] if entry.suspended or problem_here(entry) else explain(entry, now, _TICKS)
     return {"suspended": entry.suspended, "ticks": [tick.local.isoformat() for tick in ticks]}
 
 

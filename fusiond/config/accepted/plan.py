@@ -31,7 +31,7 @@ from fusiond.config.model.limits import Limit
 
 Action = Literal["kept", "changed", "replaced", "added", "removed"]
 #: the keys of a cron entry that decide when it ticks
-_TIMETABLE: Final = ("schedule", "every", "timezone", "suspended")
+_TIMETABLE: Final = ("schedule", "every", "timezone", "suspended", "calendars", "if_excluded")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class DeclaredCall(NamedTuple):
     place: Place
     task: Task
     args: Sequence[Any]
-    #: keyword → its value; "": a run of the flow gives it
+    #: keyword → its value; "": a tick, or a run of the flow, gives it
     kwargs: Mapping[str, Any]
     #: keyword → the key of the node that gives it
     keys: Mapping[str, str]
@@ -32,8 +32,9 @@ def calls(root: Node, config: Config) -> Iterator[DeclaredCall]:
     for name, node in root.entries("cron"):
         entry, place = config.cron[name], root.nearest("cron", name, "kwargs")
         if entry.task:
-            keys = dict.fromkeys(entry.kwargs, "kwargs")
-            yield DeclaredCall(f"cron.{name}", node, place, config.tasks[entry.task], entry.args, entry.kwargs, keys)
+            keys = dict.fromkeys(entry.kwargs, "kwargs") | dict.fromkeys(entry.inputs, "inputs")
+            kwargs = {**dict.fromkeys(entry.inputs, ""), **entry.kwargs}
+            yield DeclaredCall(f"cron.{name}", node, place, config.tasks[entry.task], entry.args, kwargs, keys)
     for flow, its in root.entries("flows"):
         for name, node in its.entries("steps"):
             step, place = config.flows[flow].steps[name], its.nearest("steps", name, "kwargs")

@@ -51,7 +51,7 @@ def check_values(root: Node, config: Config) -> Iterator[Problem]:
         entry = config.cron[name]
         if entry.flow:
             yield from _inputs_of_flow(node, entry.flow, {*entry.inputs, *entry.kwargs}, config)
-            yield from _twice(node, entry.inputs, entry.kwargs)
+        yield from _twice(node, entry.inputs, entry.kwargs)
 
 
 def inputs_of(flow: Flow) -> set[str]:
@@ -185,12 +185,10 @@ def _twice(node: Node, inputs: Collection[str], kwargs: Collection[str]) -> Iter
 
 
 def _arguments(entry: Node) -> Iterator[Problem]:
-    """What a cron entry gives to a task alone, or to a flow alone."""
+    """What a cron entry can give to a task alone."""
     there = [key for key in ("task", "flow") if key in entry.keys]
     if there == ["flow"] and entry.items("args"):
         yield entry.keys["args"].error("bad-arguments", "a flow has no positional arguments", "write kwargs or inputs")
-    elif there == ["task"] and entry.names("inputs"):
-        yield entry.keys["inputs"].error("bad-arguments", "only a flow has inputs", "write kwargs")
 
 
 def _without_effect(node: Node, step: FlowStep) -> Iterator[Problem]:

@@ -23,8 +23,9 @@ from typing import Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from fusiond.config import environment_files
+from fusiond.config.calendar_days import holidays_of
 from fusiond.config.layers import node_of, place_of
-from fusiond.config.lint.suggest import Suggestions
+from fusiond.config.lint.suggest import Suggestions, did_you_mean
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
@@ -65,7 +66,8 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     yield from _files(root, maps, severity)
     yield from _releases(maps)
     yield from _memory(root, groups)
-    yield from _extras(root)
+    yield from _extras(root, severity)
+    yield from _holidays(root, config)
     for name, group in groups.items() if os.geteuid() == 0 else ():
         if group.user is None:
             message, remedy = f"workers.{name} runs its tasks as root", "add user:, or run the daemon as another user"
@@ -217,21 +219,45 @@ def _memory(root: Node, groups: Groups) -> Iterator[Problem]:
         )
 
 
-def _extras(root: Node) -> Iterator[Problem]:
+def _extras(root: Node, severity: Severity) -> Iterator[Problem]:
     """
     What needs packages that are not installed here.
 
-    It is a warning at `run`, too: the program that needs them says so and does not start, and jobs do not wait for it.
+    Of a program it is a warning at `run`, too: it says so and does not start, and jobs do not wait for it. Without the
+    holidays of a calendar, cron entries would not tick.
     """
     places = [("web", root.names()["web"])] if root.get("web") is not None else []
     places += [("outbox", place) for place in root.names("outboxes").values()]
     kinds = [sink.get("kind") for _, sink in root.entries("events", "sinks")]
     places += [(str(kind.value), kind.place) for kind in kinds if kind is not None]
+    countries = [node.get("country") for _, node in root.entries("calendars")]
+    places += [("calendars", node.place) for node in countries if node is not None]
+    said = {"web": "the dashboard", "outbox": "an outbox", "calendars": "a calendar with a country"}
     for extra, place in places:
         if missing := not_installed(extra):
-            what = {"web": "the dashboard", "outbox": "an outbox"}.get(extra, f"a sink of the kind {extra}")
+            what = said.get(extra, f"a sink of the kind {extra}")
             message = f"{what} needs {', '.join(missing)}, which is not installed here"
-            yield place.warning("missing-extra", message, f"pip install 'fusiond[{extra}]'")
+            worst = severity if extra == "calendars" else "warning"
+            yield place.problem(worst, "missing-extra", message, f"pip install 'fusiond[{extra}]'")
+
+
+def _holidays(root: Node, config: Config) -> Iterator[Problem]:
+    """Each country, or part of one, whose holidays are not known."""
+    if not_installed("calendars"):
+        return
+    for name, calendar in config.calendars.items():
+        try:
+            _ = calendar.country and holidays_of(calendar.country, calendar.subdivision)
+        except ValueError as error:
+            from holidays import list_supported_countries
+
+            parts = list_supported_countries().get(calendar.country or "")
+            key = "country" if parts is None else "subdivision"
+            remedy = (
+                did_you_mean(calendar.subdivision or "", parts or ()) or "write a code of ISO 3166, such as DE and BY"
+            )
+            place = root.nearest("calendars", name, key)
+            yield place.error("unknown-country", f"calendars.{name}.{key}: {error}", remedy)
 
 
 def _paths(*nodes: Node | None) -> Iterator[tuple[Node, Path]]:

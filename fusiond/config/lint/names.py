@@ -38,6 +38,8 @@ def check_declared(root: Node) -> Iterator[Problem]:
     for _, entry in root.entries("cron"):
         yield from _unless_declared(entry.get("task"), "task", root.names("tasks"))
         yield from _unless_declared(entry.get("flow"), "flow", root.names("flows"))
+        for item in entry.items("not_on"):
+            yield from _unless_declared(item, "calendar", root.names("calendars"))
     for _, group in root.entries("workers"):
         yield from _queues_of(group, queues)
 
@@ -60,6 +62,7 @@ def check_twice(root: Node) -> Iterator[Problem]:
     """Each word that a list has twice."""
     lists = [queue.items("fair_by") for _, queue in root.entries("queues")]
     lists += [task.items("limit", "by") for _, task in root.entries("tasks")]
+    lists += [entry.items("not_on") for _, entry in root.entries("cron")]
     lists += [group.items("queues") for _, group in root.entries("workers")]
     lists += [step.items("after") for _, flow in root.entries("flows") for _, step in flow.entries("steps")]
     for items in lists:
@@ -72,7 +75,7 @@ def check_twice(root: Node) -> Iterator[Problem]:
 
 def check_similar(root: Node) -> Iterator[Problem]:
     """Names of one section that differ only in case or punctuation, and priorities with the same number."""
-    for section in ("queues", "tasks", "workers", "retry_policies", "flows", "cron", "priorities"):
+    for section in ("queues", "tasks", "workers", "retry_policies", "flows", "cron", "calendars", "priorities"):
         first: dict[str, str] = {}
         for name, place in root.names(section).items():
             other = first.setdefault(name.casefold().replace("-", "_").replace(".", "_"), name)

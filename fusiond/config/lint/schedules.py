@@ -5,6 +5,7 @@ When a cron entry ticks.
 2. check_ticks  an interval that is too short, and what is valid but probably a mistake: the traps of cron, and jitter
 """
 
+import contextlib
 import functools
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
+from fusiond.config.calendar_days import days_of, why_excluded
 from fusiond.config.cron_text import FIELDS, CronTextError, matcher
 from fusiond.config.layers import node_of
 from fusiond.config.lint.suggest import did_you_mean, listed
@@ -65,10 +67,31 @@ def check_ticks(root: Node, config: Config) -> Iterator[Problem]:
         yield from _jitter(root, node, entry, config)
         yield from _replaced(node, entry, config)
         yield from _alert(node, entry)
+        yield from _calendars(node, entry)
         all_run = entry.missed == "all" and entry.overlap != "replace"
         if all_run and entry.starting_deadline is None and (missed := node.get("missed")) is not None:
             message = "missed: all without a starting_deadline makes up for every tick of a downtime, however long"
             yield missed.place.warning("unbounded-catch-up", message, "add starting_deadline: 1d")
+    for name, node in root.entries("calendars"):
+        if config.calendars[name].subdivision and not config.calendars[name].country:
+            message = f"calendars.{name}.subdivision is a part of no country"
+            yield node.nearest("subdivision").error("missing-key", message, "add country: with its code, such as DE")
+
+
+def _calendars(node: Node, entry: CronEntry) -> Iterator[Problem]:
+    """Calendars that have no effect, or that leave no day."""
+    if entry.every is not None and entry.not_on:
+        message = "not_on excludes days, and every: has none"
+        yield node.keys["not_on"].error("exclusive-keys", message, "write a schedule, or remove not_on")
+    elif "if_excluded" in node.keys and not entry.not_on:
+        message = "if_excluded has no effect without not_on"
+        yield node.keys["if_excluded"].warning("ignored-key", message, "remove it, or name calendars in not_on")
+    elif entry.schedule is not None and entry.calendars and entry.if_excluded == "skip":
+        with contextlib.suppress(ValueError):  # the holidays are not known here, which is another problem
+            days = days_of(matcher(entry.schedule, _FROM), _FROM.date())
+            if all(why_excluded(entry.calendars, day) for day in days):
+                message = f"{entry.schedule!r} never fires: each of its days is excluded"
+                yield node.keys["not_on"].error("never-fires", message, "check not_on, or write if_excluded: next_day")
 
 
 def _replaced(node: Node, entry: CronEntry, config: Config) -> Iterator[Problem]:

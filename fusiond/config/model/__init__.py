@@ -51,7 +51,7 @@ from fusiond.config.kinds import (
     meanings,
     text,
 )
-from fusiond.config.model.cron_entries import CronEntry
+from fusiond.config.model.cron_entries import Calendar, CronEntry
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.file_policies import Policy
 from fusiond.config.model.flow_steps import Flow
@@ -233,6 +233,15 @@ class Config:
     cron: Annotated[
         Mapping[Name, CronEntry],
         Key("Schedules", {"nightly": {"task": "nightly_report", "schedule": "0 2 * * *"}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: Days that cron entries leave out, by name: holidays, weekends, single dates.
+    calendars: Annotated[
+        Mapping[Name, Calendar],
+        Key(
+            "Calendars",
+            {"de": {"country": "DE", "subdivision": "BY"}, "closed": {"dates": ["2026-12-24"]}},
+            in_place=True,
+        ),
     ] = field(default_factory=dict)
     #: Which processes serve which queues, by name: how many, as which user, in which Python.
     workers: Annotated[

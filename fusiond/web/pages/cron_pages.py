@@ -6,6 +6,7 @@ import functools
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from fusiond.broker.ticks import CronState, TickNote
 from fusiond.config.model import Config, CronEntry
@@ -139,16 +140,19 @@ def _begin_of_day() -> int:
 
 
 def _day_of(entry: CronEntry) -> list[int]:
-    return _day(entry.schedule, entry.timezone, entry.every, _begin_of_day())
+    timetable = entry.schedule, entry.timezone, entry.every, entry.calendars, entry.if_excluded
+    return _day(timetable, _begin_of_day())
 
 
 @functools.lru_cache(maxsize=1000)
-def _day(schedule: str | None, timezone: str, every: float | None, begin: int) -> list[int]:
-    entry = CronEntry("", "", schedule=schedule, timezone=timezone, every=every)
+def _day(timetable: tuple[Any, ...], begin: int) -> list[int]:
+    names = ("schedule", "timezone", "every", "calendars", "if_excluded")
+    entry = CronEntry("", "", **dict(zip(names, timetable, strict=True)))
     found = ticks(entry, begin, begin + _DAY, _MARKS)
     if len(found) < _MARKS:
         return found
-    return [tick for n in range(_MARKS) if (tick := next_tick(entry, begin + n * _DAY // _MARKS))]
+    marks = (next_tick(entry, begin + n * _DAY // _MARKS) for n in range(_MARKS))
+    return [tick for tick in marks if tick and tick <= begin + _DAY]
 
 
 async def _show(call: WebCall) -> Cron:

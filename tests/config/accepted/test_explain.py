@@ -149,7 +149,7 @@ def test_no_secret_is_shown(what, name):
         ("task", "send", Task, {"name", "timeout"}),
         ("queue", "sms", Queue, {"name"}),
         ("group", "main", WorkerGroup, {"name", "environment", "scaling"}),
-        ("cron", "nightly", CronEntry, {"name", "schedule", "flow"}),
+        ("cron", "nightly", CronEntry, {"name", "schedule", "flow", "calendars"}),
     ],
 )
 def test_no_field_is_forgotten(what, name, cls, left_out):

@@ -120,6 +120,17 @@ def test_a_sink_whose_extra_is_not_installed_is_warned_of(monkeypatch):
     assert codes(text) == []
 
 
+def test_a_calendar_without_its_package_is_an_error_where_its_entries_would_tick(monkeypatch):
+    """Elsewhere it is a warning; one with dates and weekends needs none."""
+    text = f"{TASK}calendars: {{de: {{country: DE}}, rest: {{weekends: true, dates: [2026-12-24]}}}}\n"
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    for to_run, severity in ((True, "error"), (False, "warning")):
+        problems = load("f.yaml", environ={}, data=text.encode(), to_run=to_run).problems
+        [problem] = [each for each in problems if each.code == "missing-extra"]
+        assert (problem.severity, problem.remedy) == (severity, "pip install 'fusiond[calendars]'")
+        assert problem.excerpt[problem.column - 1 :][: problem.width] == "DE"
+
+
 # -- outboxes
 
 

@@ -203,6 +203,18 @@ def test_the_steps_of_a_flow_fit_their_functions(app):
     assert underlined(app(text, "--elsewhere")[0]) == ("missing-module", "not_here.far")
 
 
+def test_the_inputs_of_a_cron_entry_fit_its_function(app):
+    """What comes from the tick is given by name, as `kwargs` are."""
+    text = (
+        "version: 1\nworkers: {m: {directory: .}}\ntasks: {dump: {run: shop.dump}}\ncron:\n"
+        "  good: {task: dump, every: 1h, kwargs: {to: disk}, inputs: {day: tick.date}}\n"
+        "  odd: {task: dump, every: 1h, kwargs: {to: disk}, inputs: {dya: tick.date}}\n"
+    )
+    [found] = app(text, status=1, shop="def dump(day, to): ...\n")
+    assert (underlined(found), found["remedy"]) == (("bad-arguments", "dya"), "did you mean 'day'?")
+    assert found["message"].startswith("cron.odd: ")
+
+
 def test_a_generator_and_a_class_are_no_functions(app):
     """A call of either runs nothing, though it raises nothing; the same holds for `on_start`."""
     found = app(

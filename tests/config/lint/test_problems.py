@@ -23,10 +23,24 @@ def found(text, name="fusion.yaml", **environ):
 # (code, text, what the caret underlines); each text is wrong in this way and no other
 UNIQUE = "tasks: {a: {run: x.y, unique: %s}}\nworkers: {m: {}}\n"
 OUTBOX = "tasks: {a: {run: x.y}}\nworkers: {m: {}}\noutboxes: {o: {%s}}\n"
+CRON = "cron: {c: {task: a, every: 1h, %s}}\nworkers: {m: {}}\n"
+CRON_OF_A = "tasks: {a: {run: x.y}}\n" + CRON
+CALENDARS = "calendars: {rest: {weekends: true}}\n"
+DAILY = CALENDARS + CRON_OF_A.replace("every: 1h", "schedule: '@daily'")
 CASES = [
     # -- structure
     ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
     ("missing-key", "tasks: {a: {run: x.y}}\ncron: {c: {task: a}}\n", "c"),
+    ("keyword-taken", CRON_OF_A % "kwargs: {day: 1}, inputs: {day: tick.date}", "day"),
+    ("keyword-taken", "tasks: {a: {run: x.y, pass_job: day}}\n" + CRON % "inputs: {day: tick.date}", "tick.date"),
+    ("bad-value", CRON_OF_A % "inputs: {day: tick.day}", "tick.day"),
+    ("exclusive-keys", CALENDARS + CRON_OF_A % "not_on: [rest]", "not_on"),
+    ("ignored-key", CALENDARS + CRON_OF_A % "if_excluded: next_day", "if_excluded"),
+    ("never-fires", CALENDARS + CRON_OF_A.replace("every: 1h", "schedule: '0 2 * * 6'") % "not_on: [rest]", "not_on"),
+    ("duplicate-item", DAILY % "not_on: [rest, rest]", "rest"),
+    ("missing-key", "calendars: {de: {subdivision: BY}}\n", "BY"),
+    ("unknown-country", "calendars: {de: {country: DX}}\n", "DX"),
+    ("bad-value", "calendars: {c: {dates: [2026-02-30]}}\n", "2026-02-30"),
     ("missing-key", "broker: {url: 'rediss://h', tls: {cert_file: /x}}\n", "cert_file"),
     ("exclusive-keys", "broker: {password_file: /x}\n", "password_file"),
     ("exclusive-keys", "broker: {url: 'redis://h', socket_group: x}\n", "socket_group"),
