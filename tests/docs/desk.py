@@ -100,6 +100,8 @@ class Desk(Running):
         cwd = self._new_directory() if words[0] == "init" else self.directory
         if words[0] == "record":
             self._job(words[:1])  # something must have been counted
+        else:
+            words = ["recorded.jsonl" if word == "load.jsonl" else word for word in words]
         return fusiond(*[self._own(word, words) for word in words], cwd=cwd, given=given)
 
     def _new_directory(self):
@@ -112,8 +114,6 @@ class Desk(Running):
         """The same of this daemon: a job, a run, a file."""
         if word == "/etc/fusion.yaml":
             return str(self.file)
-        if word == "load.jsonl" and words[0] != "record":
-            return "recorded.jsonl"
         if word == "/srv/shop":
             return str(self.directory)
         if word == ".venv/bin/python":
