@@ -9,6 +9,8 @@ What would happen: a load is replayed against a file, with a virtual clock.
     run.py            the events of a simulation, in their order
     figures.py        what is counted, and the result
     comparison.py     two results side by side
+    promises.py       the tests of a file: what must hold in a simulation of it
+    promise_reports.py  tests that were run, in the formats of `fusiond test`
 
 The scripts in Redis and the functions of the dispatcher and the scheduler decide. No rule of theirs stands here.
 """
