@@ -11,6 +11,8 @@ What would happen: a load is replayed against a file, with a virtual clock.
     figures.py           what is counted, and the result
     variants.py          simulates one file, with a server of its own
     result_tables.py     one result, or two side by side, as tables
+    promises.py          the tests of a file: what must hold in a simulation of it
+    promise_reports.py   tests that were run, in the formats of `fusiond test`
 
 The scripts in Redis and the functions of the dispatcher and the scheduler decide. No rule of theirs stands here.
 """

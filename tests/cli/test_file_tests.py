@@ -14,7 +14,11 @@ import jsonschema
 import pytest
 import yaml
 
+from fusiond.broker.call import as_is, plain
+from fusiond.broker.redis.connection import connect
 from fusiond.config import units
+from fusiond.config.model import Broker
+from fusiond.simulation.run import BEGIN
 from tests.support.fusiond_command import fusiond, fusiond_here
 from tests.support.pace import pace
 from tests.support.running import until
@@ -480,6 +484,9 @@ def test_an_interrupted_run_says_what_it_has(shop):
         ) as done,
     ):  # fmt: skip
         until(lambda: servers.update(Path(temporary).glob("*/socket")) or len(servers) == 2)
+        (socket,) = Path(temporary).glob("*/socket")
+        with connect(Broker(f"unix://{socket}"), Path(temporary)) as connection:
+            until(lambda: int(connection.run(plain(as_is, "GET", "clock:s")) or 0) > BEGIN.timestamp() + 3600)
         done.send_signal(signal.SIGINT)
         out, err = done.communicate(timeout=60)
         assert list(Path(temporary).iterdir()) == []

@@ -33,7 +33,9 @@ def store(name):
     [
         (".github/workflows/fusion.yml", "vendor.github-workflows"),
         (".github/workflows/fusion-scan.yml", "vendor.github-workflows"),
+        (".github/workflows/fusion-test.yml", "vendor.github-workflows"),
         (".gitlab-ci.yml", "vendor.gitlab-ci"),
+        (".gitlab-ci-test.yml", "vendor.gitlab-ci"),
     ],
 )
 def test_the_files_of_the_page_are_what_their_service_takes(name, schema, tmp_path):
@@ -71,6 +73,21 @@ def test_every_command_of_the_page_works(tmp_path):
         (tmp_path / "etc" / "fusion.yaml").write_text(text)
         for line in lines:
             assert fusiond(*shlex.split(line.split(" > ")[0])[1:], cwd=tmp_path).status == status, line
+
+
+def test_the_commands_that_test_a_file_work(tmp_path):
+    """Both end with 0 if what is promised holds, otherwise with 1."""
+    lines = re.findall(r"(fusiond test [^\n>]*)", PAGE.split("## Testing the file")[1])
+    lines = [line for line in lines if "-c" in line]
+    assert len(lines) == 2
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "fusion.yaml").write_text("version: 1\nqueues: {mail: {}}\n")
+    for text, status in (("{exactly: 0}", 0), ("{at_least: 1}", 1)):
+        promise = f"{{queue: mail, backlog: {text}}}"
+        tests = f"version: 1\ntests: [{{name: a, for: 1s, expect: [{promise}]}}]\n"
+        (tmp_path / "etc" / "fusion.tests.yml").write_text(tests)
+        for line in lines:
+            assert fusiond(*shlex.split(line)[1:], cwd=tmp_path).status == status, line
 
 
 def test_elsewhere_says_nothing_of_this_machine(tmp_path):

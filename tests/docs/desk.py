@@ -62,6 +62,7 @@ IMPORTED = {
     "  jobTemplate: {spec: {template: {spec: {restartPolicy: Never,\n"
     "    containers: [{name: a, image: b, command: [date]}]}}}}\n",
 }
+TESTS = "version: 1\ntests: [{name: a, for: 1m, expect: [{cron: nightly, ticks: {exactly: 0}}]}]\n"
 JOBS_ON_STDIN = '{"task": "send_otp", "args": ["+4912345"]}\n{"task": "report", "kwargs": {"region": "eu"}}\n'
 #: `record` makes the file that the docs name
 LOAD = '{"task": "send_otp", "rate": "10/1m", "for": "1m", "takes": "80ms"}\n'
@@ -82,6 +83,8 @@ class Desk(Running):
             self._put(name, text)
         for name in ("tmp/new.yaml", "new.yaml", "etc/fusion.yaml"):
             self._put(name, self.file.read_text())
+        for name in ("fusion", "etc/fusion", "a", "b"):
+            self._put(f"{name}.tests.yml", TESTS)
         self._put("jobs.jsonl", JOBS_ON_STDIN)
         self._put("recorded.jsonl", LOAD)
         self._empty = 0

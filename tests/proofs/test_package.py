@@ -227,10 +227,12 @@ def test_the_wheel_carries_all_that_a_user_needs(wheel):
     wanted = {
         "fusiond/schemas/fusion.schema.json",
         "fusiond/schemas/job.schema.json",
+        "fusiond/schemas/fusion-tests.schema.json",
         f"{NAME}.dist-info/licenses/LICENSE",
         "man/man1/fusiond.1",
         "doc/fusiond/README.md",
         "doc/fusiond/examples/fusion.yaml",
+        "doc/fusiond/examples/fusion.tests.yml",
         "fusiond/systemd/fusiond.service",
         "fusiond/systemd/fusiond@.service",
         "fusiond/systemd/fusiond.sysusers",

@@ -101,7 +101,8 @@ def test_the_examples_own_commands_work(daemon_directory):
     """etc/fusion.yaml tells its reader what to type; each of these commands does what it is there for."""
     place, environment = daemon_directory
     (place / "etc").mkdir()
-    shutil.copy(ROOT / "etc" / "fusion.yaml", place / "etc")
+    for name in ("fusion.yaml", "fusion.tests.yml"):
+        shutil.copy(ROOT / "etc" / name, place / "etc")
     head = (place / "etc" / "fusion.yaml").read_text().partition("In another terminal")[2].partition("version:")[0]
     lines = re.findall(r"^#   fusiond (.+?)(?: {3,}.*)?$", head, re.MULTILINE)
     assert len(lines) >= 3
