@@ -20,7 +20,6 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "elasticsearch": ("elasticsearch",),
     "top": ("textual", "rich"),
     "outbox": ("sqlalchemy", "psycopg"),
-    "calendars": ("holidays",),
     "otlp": ("google.protobuf", "opentelemetry.proto"),
 }
 

@@ -66,8 +66,8 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     yield from _files(root, maps, severity)
     yield from _releases(maps)
     yield from _memory(root, groups)
-    yield from _extras(root, severity)
-    yield from _holidays(root, config)
+    yield from _extras(root)
+    yield from _holidays(root, config, severity)
     for name, group in groups.items() if os.geteuid() == 0 else ():
         if group.user is None:
             message, remedy = f"workers.{name} runs its tasks as root", "add user:, or run the daemon as another user"
@@ -219,36 +219,33 @@ def _memory(root: Node, groups: Groups) -> Iterator[Problem]:
         )
 
 
-def _extras(root: Node, severity: Severity) -> Iterator[Problem]:
+def _extras(root: Node) -> Iterator[Problem]:
     """
     What needs packages that are not installed here.
 
-    Of a program it is a warning at `run`, too: it says so and does not start, and jobs do not wait for it. Without the
-    holidays of a calendar, cron entries would not tick.
+    It is a warning at `run`, too: the program that needs them says so and does not start, and jobs do not wait for it.
     """
     places = [("web", root.names()["web"])] if root.get("web") is not None else []
     places += [("outbox", place) for place in root.names("outboxes").values()]
     kinds = [sink.get("kind") for _, sink in root.entries("events", "sinks")]
     places += [(str(kind.value), kind.place) for kind in kinds if kind is not None]
-    countries = [node.get("country") for _, node in root.entries("calendars")]
-    places += [("calendars", node.place) for node in countries if node is not None]
-    said = {"web": "the dashboard", "outbox": "an outbox", "calendars": "a calendar with a country"}
     for extra, place in places:
         if missing := not_installed(extra):
-            what = said.get(extra, f"a sink of the kind {extra}")
+            what = {"web": "the dashboard", "outbox": "an outbox"}.get(extra, f"a sink of the kind {extra}")
             message = f"{what} needs {', '.join(missing)}, which is not installed here"
-            worst = severity if extra == "calendars" else "warning"
-            yield place.problem(worst, "missing-extra", message, f"pip install 'fusiond[{extra}]'")
+            yield place.warning("missing-extra", message, f"pip install 'fusiond[{extra}]'")
 
 
-def _holidays(root: Node, config: Config) -> Iterator[Problem]:
-    """Each country, or part of one, whose holidays are not known."""
-    if not_installed("calendars"):
-        return
+def _holidays(root: Node, config: Config, severity: Severity) -> Iterator[Problem]:
+    """Each calendar whose holidays are not known here: cron entries would not tick."""
     for name, calendar in config.calendars.items():
         try:
             _ = calendar.country and holidays_of(calendar.country, calendar.subdivision)
         except ValueError as error:
+            place, (message, _, remedy) = root.nearest("calendars", name, "country"), str(error).partition("; ")
+            if remedy:
+                yield place.problem(severity, "missing-extra", f"calendars.{name}: {message}", remedy)
+                continue
             from holidays import list_supported_countries
 
             parts = list_supported_countries().get(calendar.country or "")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.accepted import explain
+from fusiond.config.calendar_days import holidays_of
 from fusiond.config.lint import machine, policies, systemd_unit
 from fusiond.config.lint.reports import as_json, as_text
 from fusiond.config.load import load
@@ -124,6 +125,7 @@ def test_a_calendar_without_its_package_is_an_error_where_its_entries_would_tick
     """Elsewhere it is a warning; one with dates and weekends needs none."""
     text = f"{TASK}calendars: {{de: {{country: DE}}, rest: {{weekends: true, dates: [2026-12-24]}}}}\n"
     monkeypatch.setitem(sys.modules, "holidays", None)
+    holidays_of.cache_clear()
     for to_run, severity in ((True, "error"), (False, "warning")):
         problems = load("f.yaml", environ={}, data=text.encode(), to_run=to_run).problems
         [problem] = [each for each in problems if each.code == "missing-extra"]
