@@ -28,7 +28,6 @@ from fusiond.errors import ConfigError
 from fusiond.simulation.load_files import read_load, stream
 from fusiond.simulation.loads import Load, LoadError
 from fusiond.simulation.replay import BEGIN, Conditions, Fault
-from fusiond.simulation.result_tables import RAN
 from fusiond.simulation.variants import check_tasks, simulate
 
 #: what a promise is about → its section in a file, that in a result, and its noun
@@ -69,12 +68,12 @@ class Promise(NamedTuple):
     def _figure(self, result: Mapping[str, Any]) -> tuple[float | None, float | None]:
         """The figure and the s from the begin of a peak; None: there is none, as of a task of which no job began."""
         said = result[_SECTIONS[self.subject][1]].get(self.name, {})
-        if self.subject == "cron":
-            return sum(n for word, n in said.items() if (word in RAN) == (self.figure == "ticks")), None
         if self.figure.startswith("wait_"):
             actual = said.get(self.figure)
             return actual, said["wait_max_at"] if actual is not None else None
-        return said.get(self.figure, None if self.subject == "group" else 0), said.get(f"{self.figure}_at")
+        return said.get(
+            {"ticks": "ran"}.get(self.figure, self.figure), None if self.subject == "group" else 0
+        ), said.get(f"{self.figure}_at")
 
     def _shown(self, actual: float | None) -> str:
         if actual is None:

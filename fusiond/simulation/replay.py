@@ -85,7 +85,7 @@ class Simulation:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self.groups = [
-            SimulatedGroup(self.config, group, host)
+            SimulatedGroup(self.config, group, host, self._end)
             for host in conditions.host_names()
             for group in self.config.workers.values()
             if not host or group.runs_on(host)
@@ -329,14 +329,14 @@ class Simulation:
             "tasks": self.figures.tasks(),
             "queues": self.figures.queues(left),
             "groups": self._groups(),
-            "cron": {} if self.interrupted else {name: dict(found) for name, found in self._ticks.outcomes().items()},
+            "cron": {} if self.interrupted else self._ticks.figures(),
         }
 
     def _groups(self) -> dict[str, dict[str, Any]]:
         """Group → its figures on all hosts together."""
         found: dict[str, dict[str, Any]] = {}
         for group in self.groups:
-            group.count_to(self._redis.now)
+            group.count_to(self._end)
             said = found.setdefault(group.group.name, {"hosts": 0, "slots": 0, "slot_ms": 0, "busy_ms": 0})
             said["hosts"] += 1
             said["slots"] += group.peak * group.group.concurrency

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 Result = dict[str, Any]
@@ -33,102 +33,52 @@ class ResultTable(NamedTuple):
     rows: list[tuple[Cell, ...]]
 
 
-class _Column(NamedTuple):
-    heading: str
-    kind: Kind
-    value: Callable[[dict[str, Any]], Any]
-    #: a higher value is worse
-    is_bad: bool = True
-
-
-def _field(heading: str, kind: Kind, name: str, *, bad: bool = True) -> _Column:
-    return _Column(heading, kind, lambda said: said[name], bad)
-
-
-#: what became of a tick whose job was enqueued
-RAN = ("finished", "failed", "canceled", "enqueued")
-_TABLES: dict[str, tuple[str, tuple[_Column, ...]]] = {
-    "tasks": (
-        "Task",
-        (
-            _field("Jobs", "count", "jobs", bad=False),
-            _field("p50", "seconds", "wait_p50"),
-            _field("p95", "seconds", "wait_p95"),
-            _field("p99", "seconds", "wait_p99"),
-            _field("Max", "seconds", "wait_max"),
-            _field("Retries", "count", "retries"),
-            _field("Rescued", "count", "rescued"),
-            _field("Failed", "count", "failed"),
-            _field("Expired", "count", "expired"),
-            _field("Refused", "count", "refused"),
-        ),
-    ),
-    "queues": (
-        "Queue",
-        (
-            _field("Backlog", "count", "backlog"),
-            _field("At", "seconds", "backlog_at", bad=False),
-            _field("Held", "count", "held"),
-            _field("Left", "count", "left"),
-        ),
-    ),
-    "groups": (
-        "Group",
-        (
-            _field("Hosts", "count", "hosts", bad=False),
-            _field("Slots", "count", "slots", bad=False),
-            _field("Busy", "share", "busy"),
-        ),
-    ),
-    "cron": (
-        "Cron entry",
-        (
-            _Column("Ran", "count", lambda said: sum(said.get(word, 0) for word in RAN), is_bad=False),
-            _Column("Skipped", "count", lambda said: sum(n for word, n in said.items() if word not in RAN)),
-            _Column("Why", "text", lambda said: ", ".join(sorted(said.keys() - set(RAN))), is_bad=False),
-        ),
-    ),
+#: section of a result → heading of its names, and its figures
+_COLUMNS = {
+    "tasks": ("Task", "jobs wait_p50 wait_p95 wait_p99 wait_max retries rescued failed expired refused"),
+    "queues": ("Queue", "backlog backlog_at held left"),
+    "groups": ("Group", "hosts slots busy"),
+    "cron": ("Cron entry", "ran skipped why"),
 }
+#: figures of which a higher one is not worse
+_NEUTRAL = frozenset({"jobs", "backlog_at", "hosts", "slots", "ran", "why"})
 
 
 def tables(result: Result, before: Result | None = None) -> Iterator[ResultTable]:
     """The tables of a result; `before`: that of the other file. Times are waits until an attempt began."""
-    for section, (name, columns) in _TABLES.items():
+    for section, (name, said) in _COLUMNS.items():
+        figures, rows = said.split(), []
         old, new = (before or {}).get(section, {}), result[section]
-        rows: list[tuple[Cell, ...]] = []
         for each in sorted({*old, *new}):
-            rows += _rows(each, old.get(each), new.get(each), columns, is_pair=before is not None)
-        file = ("File",) if before is not None else ()
-        headings = (name, *file, *(column.heading for column in columns))
-        # A column of bad things of which there are none says nothing.
-        shown = [
-            n for n in range(len(headings)) if not all(row[n].kind == "count" and not row[n].value for row in rows)
-        ]
+            rows += _rows(each, old.get(each), new.get(each), figures, is_pair=before is not None)
+        headings = [name, *(["File"] if before is not None else []), *map(_heading, figures)]
+        # A column of things of which there are none says nothing.
+        shown = [n for n in range(len(headings)) if any(row[n].kind != "count" or row[n].value for row in rows)]
         if rows:
             yield ResultTable(tuple(headings[n] for n in shown), [tuple(row[n] for n in shown) for row in rows])
 
 
+def _heading(figure: str) -> str:
+    return figure.removeprefix("wait_").removeprefix("backlog_").capitalize()
+
+
 def _rows(
-    name: str, old: dict[str, Any] | None, new: dict[str, Any] | None, columns: tuple[_Column, ...], *, is_pair: bool
+    name: str, old: Result | None, new: Result | None, figures: list[str], *, is_pair: bool
 ) -> Iterator[tuple[Cell, ...]]:
     """One row, or one for each file if they differ."""
     if not is_pair or old == new:
-        both = [Cell("text", "both")] if is_pair else []
-        yield Cell("text", name), *both, *_cells(new or {}, None, columns)
-        return
-    for file, said, other in (("before", old, None), ("after", new, old)):
+        files = [("both", new, None)]
+    else:
+        files = [("before", old, None), ("after", new, old)]
+    for file, said, other in files:
         if said is not None:
-            yield Cell("text", name), Cell("text", file), *_cells(said, other, columns)
+            cells = [_cell(figure, said[figure], other and other[figure]) for figure in figures]
+            yield Cell("text", name), *([Cell("text", file)] if is_pair else []), *cells
 
 
-def _cells(said: dict[str, Any], other: dict[str, Any] | None, columns: tuple[_Column, ...]) -> Iterator[Cell]:
-    for column in columns:
-        value = column.value(said)
-        worse = column.is_bad and other is not None and _is_worse(value, column.value(other), column.kind)
-        yield Cell(column.kind, value, worse)
-
-
-def _is_worse(value: float | None, before: float | None, kind: Kind) -> bool:
-    if value is None or before is None:
-        return False
-    return value > before * (1 + _CHANCE_SHARE) + (_CHANCE if kind != "count" else 0)
+def _cell(figure: str, value: Any, before: Any) -> Cell:
+    kind: Kind = "seconds" if figure.startswith("wait_") or figure.endswith("_at") else "count"
+    kind = {"busy": "share", "why": "text"}.get(figure, kind)  # type: ignore[assignment]
+    if figure in _NEUTRAL or value is None or before is None:
+        return Cell(kind, value)
+    return Cell(kind, value, value > before * (1 + _CHANCE_SHARE) + (_CHANCE if kind != "count" else 0))

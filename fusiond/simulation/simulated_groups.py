@@ -30,7 +30,9 @@ _FOLLOWS = {"finished": wire.GIVE_UP, "failed": wire.GIVE_UP, "retry": wire.RETR
 class SimulatedGroup:
     """One of them."""
 
-    def __init__(self, config: Config, group: WorkerGroup, host: str) -> None:
+    def __init__(self, config: Config, group: WorkerGroup, host: str, end: int) -> None:
+        """`end`: epoch ms; slots and runs are counted until then."""
+        self._end = end
         self.conf, self.group, self.host = GroupConfig(config, group), group, host
         self.queues = queues_of(config, group)
         self.held_tasks = HeldTasks(config.tasks.__contains__)
@@ -54,6 +56,7 @@ class SimulatedGroup:
 
     def count_to(self, now: int) -> None:
         """Count slots and runs up to this moment; called before either changes."""
+        now = min(now, self._end)
         passed = now - self._counted_to if self._counted_to else 0
         self._counted_to = now
         self.slot_ms += passed * self._slots

@@ -7,7 +7,6 @@ Entries that start runs of flows are left out: what a step's result brings about
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -20,6 +19,8 @@ from fusiond.simulation.virtual_redis import VirtualRedis
 
 #: notes of the ticks of one entry that Redis keeps
 _KEPT = 10_000
+#: what becomes of a tick whose job was enqueued
+_RAN = ("finished", "failed", "canceled", "enqueued")
 
 
 class _AtOnce:
@@ -57,10 +58,12 @@ class SimulatedTicks:
             return self._redis.now + int(self._ticker.until_next() * 1000)
         raise AssertionError("the Ticker waits for something else than Redis")
 
-    def outcomes(self) -> dict[str, Counter[str]]:
-        """Entry → what became of its ticks, as their history has it, of the last 10,000."""
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """Entry → how many of its ticks had a job, how many had none, and why, by their history: of the last 10,000."""
         found = {}
         for name, entry in self._config.cron.items():
             notes = self._redis.run(self._verbs.tick_notes(self._config.work_of(entry).queue, name, 0, 2 * _KEPT))
-            found[name] = Counter(note.outcome for note in notes)
+            skipped = [note.outcome for note in notes if note.outcome not in _RAN]
+            ran = len(notes) - len(skipped)
+            found[name] = {"ran": ran, "skipped": len(skipped), "why": ", ".join(sorted({*skipped}))}
         return found

@@ -53,11 +53,11 @@ def test_the_night_the_clocks_change(simulated):
     text = ONE + 'cron: {nightly: {task: work, schedule: "30 2 * * *", timezone: Europe/Berlin}}\n'
     begin = datetime.fromisoformat("2026-10-25T00:00+02:00")
     found = simulated(text, [{"task": "work", "rate": "1/1h"}], 6 * 3600.0, begin=begin)
-    assert found["cron"] == {"nightly": {"finished": 1}}
+    assert found["cron"] == {"nightly": {"ran": 1, "skipped": 0, "why": ""}}
 
 
 def test_a_tick_that_finds_the_last_job_still_running_is_passed_over(simulated):
     """`overlap: skip`, as the history of the entry says."""
     text = ONE + "cron: {often: {task: work, every: 10s}}\n"
     found = simulated(text, [{"task": "work", "rate": "1/1h", "takes": "25s"}], 300.0)
-    assert found["cron"]["often"] == {"finished": 10, "overlap": 19}
+    assert found["cron"]["often"] == {"ran": 10, "skipped": 19, "why": "overlap"}
