@@ -66,11 +66,9 @@ def _rows(
     name: str, old: Result | None, new: Result | None, figures: list[str], *, is_pair: bool
 ) -> Iterator[tuple[Cell, ...]]:
     """One row, or one for each file if they differ."""
-    if not is_pair or old == new:
-        files = [("both", new, None)]
-    else:
-        files = [("before", old, None), ("after", new, old)]
-    for file, said, other in files:
+    is_one = not is_pair or old == new
+    files: list[tuple[str, Result | None, Result | None]] = [("before", old, None), ("after", new, old)]
+    for file, said, other in [("both", new, None)] if is_one else files:
         if said is not None:
             cells = [_cell(figure, said[figure], other and other[figure]) for figure in figures]
             yield Cell("text", name), *([Cell("text", file)] if is_pair else []), *cells

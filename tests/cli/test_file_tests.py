@@ -13,12 +13,12 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 import yaml
-from fusiond.simulation.run import BEGIN
 
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.redis.connection import connect
 from fusiond.config import units
 from fusiond.config.model import Broker
+from fusiond.simulation.replay import BEGIN
 from tests.support.fusiond_command import fusiond, fusiond_here
 from tests.support.pace import pace
 from tests.support.running import until
