@@ -71,9 +71,8 @@ class Promise(NamedTuple):
         if self.figure.startswith("wait_"):
             actual = said.get(self.figure)
             return actual, said["wait_max_at"] if actual is not None else None
-        return said.get(
-            {"ticks": "ran"}.get(self.figure, self.figure), None if self.subject == "group" else 0
-        ), said.get(f"{self.figure}_at")
+        name = "ran" if self.figure == "ticks" else self.figure
+        return said.get(name, None if self.subject == "group" else 0), said.get(f"{name}_at")
 
     def _shown(self, actual: float | None) -> str:
         if actual is None:

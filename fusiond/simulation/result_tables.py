@@ -47,7 +47,8 @@ _NEUTRAL = frozenset({"jobs", "backlog_at", "hosts", "slots", "ran", "why"})
 def tables(result: Result, before: Result | None = None) -> Iterator[ResultTable]:
     """The tables of a result; `before`: that of the other file. Times are waits until an attempt began."""
     for section, (name, said) in _COLUMNS.items():
-        figures, rows = said.split(), []
+        figures = said.split()
+        rows: list[tuple[Cell, ...]] = []
         old, new = (before or {}).get(section, {}), result[section]
         for each in sorted({*old, *new}):
             rows += _rows(each, old.get(each), new.get(each), figures, is_pair=before is not None)
