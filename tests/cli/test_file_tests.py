@@ -526,5 +526,10 @@ def test_each_key_of_the_schema_describes_itself():
 
 
 def test_an_editor_takes_what_the_command_takes():
-    """The example, by the schema alone."""
-    jsonschema.validate(yaml.safe_load((ROOT / "etc" / "fusion.tests.yml").read_text()), SCHEMA)
+    """The example, by the schema alone, which the command prints; a promise without a bound is refused."""
+    schema = fusiond_here("schema", "--tests", cwd=ROOT).json
+    assert schema == SCHEMA
+    said = yaml.safe_load((ROOT / "etc" / "fusion.tests.yml").read_text())
+    jsonschema.validate(said, schema)
+    said["tests"][0]["expect"].append({"task": "welcome"})
+    assert not jsonschema.Draft202012Validator(schema).is_valid(said)
