@@ -49,7 +49,8 @@ def register(subparsers: Any) -> None:
     arguments.add_file(explain)
     arguments.add_json(explain)
 
-    arguments.command(subparsers, "schema", _schema)
+    schema = arguments.command(subparsers, "schema", _schema)
+    schema.add_argument("--tests", action="store_true", help="that of fusion.tests.yml")
 
 
 def _validate(options: arguments.Options) -> int:
@@ -158,8 +159,8 @@ def _rows(value: Value) -> Iterator[tuple[str, str, str, str]]:
     yield from (("", other, "", "") for other in others)
 
 
-def _schema(_options: arguments.Options) -> None:
+def _schema(options: arguments.Options) -> None:
     """Print the JSON Schema of the file."""
     from fusiond.config.schema import schema_text
 
-    print(schema_text(), end="")
+    print(schema_text("fusion-tests" if options.tests else "fusion"), end="")

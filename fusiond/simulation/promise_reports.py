@@ -17,11 +17,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from fusiond.config.lint import reports
 from fusiond.config.problems import Problem, visible
-from fusiond.simulation.promises import JudgedTest
+from fusiond.simulation.promises import FileTest
 
 
 def as_text(
-    found: Sequence[JudgedTest],
+    found: Sequence[FileTest],
     paint: Callable[[str, str], str] = lambda text, _: text,
     show: Callable[[Sequence[Problem]], str] | None = None,
 ) -> str:
@@ -34,7 +34,7 @@ def as_text(
     return "\n".join([*lines, f"{len(found)} run, {sum(bool(each.problems) for each in found)} failed"])
 
 
-def as_tap(found: Sequence[JudgedTest]) -> str:
+def as_tap(found: Sequence[FileTest]) -> str:
     """What does not hold stands in comments."""
     lines = ["TAP version 14", f"1..{len(found)}"]
     for number, each in enumerate(found, 1):
@@ -44,7 +44,7 @@ def as_tap(found: Sequence[JudgedTest]) -> str:
     return "\n".join(lines)
 
 
-def as_junit(found: Sequence[JudgedTest]) -> str:
+def as_junit(found: Sequence[FileTest]) -> str:
     """One suite."""
     failed = str(sum(bool(each.problems) for each in found))
     suite = Element("testsuite", name="fusiond test", tests=str(len(found)), failures=failed)
@@ -58,7 +58,7 @@ def as_junit(found: Sequence[JudgedTest]) -> str:
     return tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def as_json(found: Sequence[JudgedTest]) -> str:
+def as_json(found: Sequence[FileTest]) -> str:
     """A list of objects."""
     tests = [
         {"name": each.name, "problems": [problem.to_dict() for problem in each.problems], "result": each.result}
@@ -68,7 +68,7 @@ def as_json(found: Sequence[JudgedTest]) -> str:
 
 
 #: format → what prints all tests in it
-DOCUMENTS: Mapping[str, Callable[[Sequence[JudgedTest]], str]] = {
+DOCUMENTS: Mapping[str, Callable[[Sequence[FileTest]], str]] = {
     "text": as_text,
     "github": partial(as_text, show=reports.as_github),
     "tap": as_tap,

@@ -82,17 +82,6 @@ class Promise(NamedTuple):
         return units.written(actual) if self.figure.startswith("wait_") else f"{actual:,}"
 
 
-class JudgedTest(NamedTuple):
-    """A test that was run."""
-
-    name: str
-    place: Place
-    #: one for each promise that does not hold
-    problems: list[Problem]
-    #: of the simulation
-    result: dict[str, Any]
-
-
 class FileTest(NamedTuple):
     """One of the tests."""
 
@@ -101,15 +90,21 @@ class FileTest(NamedTuple):
     load: Load
     conditions: Conditions
     promises: list[Promise]
+    #: of the simulation, once it was run
+    result: Mapping[str, Any] = {}
 
-    def run(self, config: Config, on_progress: Callable[[int], None] = lambda _: None) -> JudgedTest:
-        """Simulate the file, and judge. Takes and raises what `simulate` does, and KeyboardInterrupt."""
+    def run(self, config: Config, on_progress: Callable[[int], None] = lambda _: None) -> FileTest:
+        """The test with its result. Takes and raises what `simulate` does, and KeyboardInterrupt."""
         result = simulate(config, self.load, self.conditions, on_progress)
         if result["interrupted"] is not None:
             raise KeyboardInterrupt
-        return JudgedTest(
-            self.name, self.place, [*filter(None, (each.broken(result) for each in self.promises))], result
-        )
+        del result["memory"]  # the rest is the same each time
+        return self._replace(result=result)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """One for each promise that does not hold."""
+        return [*filter(None, (each.broken(self.result) for each in self.promises))]
 
 
 def read_tests(path: Path, environ: Mapping[str, str]) -> Node:

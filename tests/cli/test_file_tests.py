@@ -119,11 +119,12 @@ def measured(result):
 
 
 def test_each_figure_holds_at_its_bound_and_not_a_little_beyond(shop):
-    """`at_most`, `at_least` and `exactly` of all that can be promised, by what the simulation counts."""
+    """`at_most`, `at_least` and `exactly` of all that can be promised, by what the simulation counts each time."""
     shop.write(expecting("a", BUSY, {"task": "send", "jobs": {"at_least": 1}}))
     done = shop.test("--json")
     assert done.status == 0, done.err
-    found = measured(done.json[0]["result"])
+    first = done.json[0]["result"]
+    found = measured(first)
     zero = {name for subject, names in FIGURES.items() for name in names if not found[subject][name]}
     assert zero <= {"left"}
     good, bad = [], []
@@ -143,6 +144,7 @@ def test_each_figure_holds_at_its_bound_and_not_a_little_beyond(shop):
     assert done.status == 1, done.err
     kept, broken = done.json
     assert [problem["message"] for problem in kept["problems"]] == []
+    assert kept["result"] == broken["result"] == first
     assert len(broken["problems"]) == len(bad) > 40
     assert {problem["code"] for problem in broken["problems"]} == {"broken-promise"}
 
@@ -522,5 +524,10 @@ def test_each_key_of_the_schema_describes_itself():
 
 
 def test_an_editor_takes_what_the_command_takes():
-    """The example, by the schema alone."""
-    jsonschema.validate(yaml.safe_load((ROOT / "etc" / "fusion.tests.yml").read_text()), SCHEMA)
+    """The example, by the schema alone, which the command prints; a promise without a bound is refused."""
+    schema = fusiond_here("schema", "--tests", cwd=ROOT).json
+    assert schema == SCHEMA
+    said = yaml.safe_load((ROOT / "etc" / "fusion.tests.yml").read_text())
+    jsonschema.validate(said, schema)
+    said["tests"][0]["expect"].append({"task": "welcome"})
+    assert not jsonschema.Draft202012Validator(schema).is_valid(said)
