@@ -16,7 +16,7 @@ import asyncio
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -85,8 +85,8 @@ class WebCall:
     user: User
     #: values of its inputs
     said: Mapping[str, Any]
-    #: returns once the asker has gone
-    gone: Callable[[], Coroutine[Any, Any, object]]
+    #: each returns once nobody waits for the answer: the asker has gone, or the dashboard ends
+    ends: Sequence[Callable[[], Coroutine[Any, Any, object]]]
 
     def __getitem__(self, name: str) -> Any:
         return self.said[name]
@@ -97,16 +97,16 @@ class WebCall:
         return f"dashboard by {self.user}"
 
     async def while_asked(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work returns; it is canceled if the asker goes away. Raises ClientDisconnect."""
-        doing, gone = asyncio.create_task(work), asyncio.create_task(self.gone())
+        """What the work returns; it is canceled if the asker goes away or the dashboard ends. Raises Refusal."""
+        doing, ends = asyncio.create_task(work), [asyncio.create_task(end()) for end in self.ends]
         try:
-            await asyncio.wait({doing, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({doing, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if not doing.done():
-                raise ClientDisconnect
+                raise Refusal(503, "the dashboard ends, so this was not done; ask again")
             return doing.result()
         finally:
-            gone.cancel()
-            doing.cancel()
+            for each in (doing, *ends):
+                each.cancel()
             await asyncio.wait({doing})
 
 
@@ -184,8 +184,8 @@ class Endpoint:
         said, user = gathered(self.inputs, texts), request.state.user
         right, queue = said["action"] if self.right == BY_ACTION else self.right, said.get("queue") or None
         user.require(right, queue, everywhere=self.everywhere)
-        gone = partial(_gone, request)
-        view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said, gone))
+        ends = (partial(_gone, request), site.closing.wait)
+        view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said, ends))
         if isinstance(view, Done):
             site.backend.forget()
             audit.info("%s: %s (%s)", user, view.sentence, request.url.path)
