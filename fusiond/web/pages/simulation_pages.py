@@ -20,6 +20,7 @@ import time
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any, Final
 
 from fusiond.inspecting.coarse_load import COARSE, coarse_load
@@ -93,8 +94,9 @@ async def _simulate(backend: Backend, hours: int) -> SimulatedPlan:
         load.flush()
         async with backend.simulates:
             status, printed, told = await _run(load, [backend.source, "--clock", lines[0]["began"], *words])
-    if status:
-        return SimulatedPlan(hours, _sentence(status, told))
+    if status:  # of a file with problems only the first line, since the plan shows them
+        said = told.rpartition("fusiond: ")[2].partition("\n")[0]
+        return SimulatedPlan(hours, said or f"the simulation ended with status {status}")
     result = json.loads(printed)
     notes = [NOT_SIMULATED, COARSE, *result["after"]["notes"]]
     if others:
@@ -125,21 +127,6 @@ async def _interrupt(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _sentence(status: int | None, told: str) -> str:
-    """The error of a simulation; of a file with problems, without these, which the plan shows."""
-    said = told.rpartition("fusiond: ")[2].partition("\n")[0]
-    return said or f"the simulation ended with status {status}"
-
-
-ENDPOINTS = (
-    reads(
-        "/configuration/simulation",
-        _show,
-        "What a reload would change for the jobs of the last hours",
-        SimulatedPlan,
-        "simulation.html",
-        _INPUTS,
-        right="configuration",
-        everywhere=True,
-    ),
-)
+_SUMMARY: Final = "What a reload would change for the jobs of the last hours"
+_reads = partial(reads, right="configuration", everywhere=True)
+ENDPOINTS = (_reads("/configuration/simulation", _show, _SUMMARY, SimulatedPlan, "simulation.html", _INPUTS),)
