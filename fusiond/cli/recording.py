@@ -15,7 +15,6 @@ from fusiond.cli.terminal.text import tell
 from fusiond.errors import FusionError
 
 _SINK: Final = "give --from counters; another load is recorded by a sink: events: {sinks: {load: {kind: load, …}}}"
-_COARSE: Final = "this load is coarse: jobs arrive at random within an hour; those of cron and flows are among them"
 
 
 def register(subparsers: Any) -> None:
@@ -35,7 +34,7 @@ def _record(options: arguments.Options) -> None:
     Redis counts if `metrics: true` or `web` is in the file.
     """
     from fusiond.cli.statistics import OFF
-    from fusiond.inspecting.coarse_load import coarse_load
+    from fusiond.inspecting.coarse_load import COARSE, coarse_load
     from fusiond.inspecting.statistics import hours_between
 
     if options.source is None:
@@ -48,7 +47,7 @@ def _record(options: arguments.Options) -> None:
     if len(lines) < 2:
         raise FusionError(OFF)
     _write("\n".join([*lines, ""]), options.output)
-    tell(_COARSE)
+    tell(COARSE)
 
 
 def _write(text: str, path: Path | None) -> None:

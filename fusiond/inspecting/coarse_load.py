@@ -12,6 +12,7 @@ from fusiond.broker.event_records import iso
 from fusiond.config.units import written
 from fusiond.inspecting.statistics import HOUR, Hours, by_hour_and_task, by_task
 
+COARSE: Final = "this load is coarse: jobs arrive at random within an hour; those of cron and flows are among them"
 #: percentiles of run times
 _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 

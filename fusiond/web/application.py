@@ -39,6 +39,7 @@ from fusiond.web.pages import (
     output_pages,
     overview,
     queue_pages,
+    simulation_pages,
     statistics_pages,
     worker_pages,
 )
@@ -66,6 +67,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *broken_pages.ENDPOINTS,
     *limit_pages.ENDPOINTS,
     *outbox_pages.ENDPOINTS,
+    *simulation_pages.ENDPOINTS,
     *configuration_pages.ENDPOINTS,
     *audit_pages.ENDPOINTS,
 )

@@ -69,6 +69,7 @@ class Backend:
         selections: jobs that people were asked about.
         patterns: of the queues that it has; of others nothing is listed.
         hides_arguments: nobody is shown the arguments of jobs.
+        simulates: is held while a simulation runs.
     """
 
     def __init__(self, snapshot: Snapshot, runtime: Path) -> None:
@@ -83,7 +84,7 @@ class Backend:
         #: the one that was read last; parts share it
         self._catalogue = [NO_CATALOGUE]
         self._waiting: dict[str, list[int]] = {}
-        self.selections = Selections()
+        self.selections, self.simulates = Selections(), asyncio.Lock()
         self.patterns, self.hides_arguments = frozenset({"*"}), False
         self.set_snapshot(snapshot)
 

@@ -12,11 +12,13 @@ What goes wrong is one sentence with the right status; a fault of our own is log
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -83,6 +85,8 @@ class WebCall:
     user: User
     #: values of its inputs
     said: Mapping[str, Any]
+    #: each returns once nobody waits for the answer: the asker has gone, or the dashboard ends
+    ends: Sequence[Callable[[], Coroutine[Any, Any, object]]]
 
     def __getitem__(self, name: str) -> Any:
         return self.said[name]
@@ -91,6 +95,19 @@ class WebCall:
     def asker(self) -> str:
         """For the daemon's log and history."""
         return f"dashboard by {self.user}"
+
+    async def while_asked(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work returns; it is canceled if the asker goes away or the dashboard ends. Raises Refusal."""
+        doing, ends = asyncio.create_task(work), [asyncio.create_task(end()) for end in self.ends]
+        try:
+            await asyncio.wait({doing, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise Refusal(503, "the dashboard ends, so this was not done; ask again")
+            return doing.result()
+        finally:
+            for each in (doing, *ends):
+                each.cancel()
+            await asyncio.wait({doing})
 
 
 #: a view, or how an action ended
@@ -167,7 +184,8 @@ class Endpoint:
         said, user = gathered(self.inputs, texts), request.state.user
         right, queue = said["action"] if self.right == BY_ACTION else self.right, said.get("queue") or None
         user.require(right, queue, everywhere=self.everywhere)
-        view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said))
+        ends = (partial(_gone, request), site.closing.wait)
+        view = await self.answer(WebCall(site.backend.part_for(user, right, queue), user, said, ends))
         if isinstance(view, Done):
             site.backend.forget()
             audit.info("%s: %s (%s)", user, view.sentence, request.url.path)
@@ -201,6 +219,12 @@ def view_of(kind: type[T], source: object, **others: Any) -> T:
     """A view: each field has the value that `source` has under the same name, if it is not among `others`."""
     names = [each.name for each in dataclasses.fields(kind) if each.name not in others]  # type: ignore[arg-type]
     return kind(**{name: getattr(source, name) for name in names}, **others)
+
+
+async def _gone(request: Request) -> None:
+    """Return once the browser, or program, has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _form(request: Request) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup, escape
 
 from fusiond.broker.counters import Bound
+from fusiond.simulation.result_tables import tables
 from fusiond.web.flow_graph import address, bar, by_time, graph
 
 
@@ -202,4 +203,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "more": more,
     "marked": marked,
     "underlined": underlined,
+    "tables": tables,
 }

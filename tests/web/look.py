@@ -83,6 +83,7 @@ PAGES = {
     "outboxes": "/outboxes",
     "configuration": "/configuration",
     "plan": "/configuration/plan?later=1",
+    "simulation": "/configuration/simulation?later=1",
     "difference": "/configuration/history/1",
     "explanation": "/configuration/tasks/send_welcome",
     "audit": "/audit",
