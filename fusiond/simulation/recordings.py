@@ -74,7 +74,9 @@ class Recording:
             self.notes.append(f"{self._after:,} jobs that waited for other jobs are replayed as if they did not")
         times = {task: found for task in tasks if (found := self._run_times(task))}
         began = began or 0.0
-        return Recorded(began, (last or 0.0) - began + 0.001, jobs, tasks, lambda: self._arrivals(began)), times
+        return Recorded(
+            began, round((last or 0.0) - began + 0.001, 3), jobs, tasks, lambda: self._arrivals(began)
+        ), times
 
     def _take_arrival(self, said: Mapping[str, Any]) -> None:
         keys = said.get("by", ""), said.get("fair_by", "")
