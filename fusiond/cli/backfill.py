@@ -59,6 +59,8 @@ def run_backfill(options: arguments.Options) -> int:
     zone = ZoneInfo(found.timezone)
     since = _at("--since", options.since, zone)
     until = round(time.time() * 1000) if options.until is None else _at("--until", options.until, zone)
+    if since >= until:
+        raise UsageError(f"no time lies between {options.since} and {options.until or 'now'}; give an earlier --since")
     with broker.session(options) as session:
         backfill = Backfill(session.verbs, config, found, options.max_running, options.priority)
         known = session.run(backfill.choose(since, until, options.only))

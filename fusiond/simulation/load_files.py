@@ -37,7 +37,7 @@ def read_load(path: str, seed: int) -> tuple[Load, list[str]]:
                 where = f"{path}, line {number}"
                 try:
                     said = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     if not line.endswith(b"\n"):
                         notes.append(f"{where}: the recording is cut there, and its last line is left out")
                         continue
@@ -64,11 +64,12 @@ def stream(said: Mapping[str, Any], where: str) -> Stream:
             raise LoadError(f"{where}: unknown key {key!r}; {nearest(key, _KEYS)}")
     try:
         task, rate = str(said["task"]), _rate(said["rate"])
-        begin, length = units.seconds(said.get("from", "0s")), said.get("for")
+        begin, length = units.seconds(str(said.get("from", "0s"))), said.get("for")
+        length = None if length is None else units.seconds(str(length))
         takes = said.get("takes", "0s")
         quantiles = takes if isinstance(takes, dict) else {"p50": takes}
-        times = {_quantile(name): units.seconds(value) for name, value in quantiles.items()}
-        fails, keys = float(said.get("fails", 0)), said.get("keys")
+        times = {_quantile(name): units.seconds(str(value)) for name, value in quantiles.items()}
+        fails, keys = float(str(said.get("fails", 0))), said.get("keys")
     except KeyError as error:
         raise LoadError(f"{where}: {error.args[0]!r} is missing; write a line such as {_EXAMPLE}") from None
     except (ValueError, TypeError) as error:
@@ -79,7 +80,7 @@ def stream(said: Mapping[str, Any], where: str) -> Stream:
         raise LoadError(f"{where}: keys: {keys!r} is not a number of values, 1 or more")
     if not times or sorted(times.values()) != [times[q] for q in sorted(times)]:
         raise LoadError(f"{where}: takes: a higher percentile takes at least as long as a lower one")
-    return Stream(task, rate, begin, None if length is None else units.seconds(length), run_times(times, fails), keys)
+    return Stream(task, rate, begin, length, run_times(times, fails), keys)
 
 
 def _rate(text: str) -> float:

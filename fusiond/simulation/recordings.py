@@ -16,10 +16,11 @@ from typing import Any
 from fusiond.simulation.loads import Arrival, AttemptCourse, LoadError, Recorded, TimesOfTask, run_times
 
 _TABLES = """
-    CREATE TABLE arrivals (job TEXT PRIMARY KEY, at REAL, task TEXT, delay REAL, cron INT, keys TEXT, fair TEXT)
-        WITHOUT ROWID;
-    CREATE TABLE attempts (job TEXT, n INT, took REAL, outcome TEXT, delay REAL,
-        PRIMARY KEY (job, n, outcome, took)) WITHOUT ROWID;
+    CREATE TABLE arrivals (job TEXT PRIMARY KEY, at REAL NOT NULL CHECK (at BETWEEN 0 AND 1e11), task TEXT,
+        delay REAL NOT NULL CHECK (delay BETWEEN 0 AND 1e9), cron INT, keys TEXT, fair TEXT) WITHOUT ROWID;
+    CREATE TABLE attempts (job TEXT, n INT, took REAL CHECK (took BETWEEN 0 AND 1e9),
+        outcome TEXT CHECK (outcome IN ('finished', 'failed', 'retry', 'timeout', 'crashed', 'snoozed', 'canceled')),
+        delay REAL NOT NULL CHECK (delay BETWEEN 0 AND 1e9), PRIMARY KEY (job, n, outcome, took)) WITHOUT ROWID;
 """
 #: a snoozed attempt and the next one have the same number
 _JOBS = """
@@ -56,9 +57,9 @@ class Recording:
             if "at" in said:
                 self._take_arrival(said)
             else:
-                row = str(said["job"]), int(said["n"]), float(said["took"]), said["outcome"], said.get("delay", 0)
-                self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?)", row)
-        except (KeyError, ValueError, TypeError, sqlite3.Error) as error:
+                row = str(said["job"]), int(said["n"]), said["took"], said["outcome"], said.get("delay", 0)
+                self._database.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+        except (KeyError, ValueError, TypeError, OverflowError, sqlite3.Error) as error:
             raise LoadError(f"{where}: this is no line of a recording ({error!r}); leave it out") from None
         return True
 
@@ -73,12 +74,14 @@ class Recording:
             self.notes.append(f"{self._after:,} jobs that waited for other jobs are replayed as if they did not")
         times = {task: found for task in tasks if (found := self._run_times(task))}
         began = began or 0.0
-        return Recorded(began, (last or 0.0) - began + 0.001, jobs, tasks, lambda: self._arrivals(began)), times
+        return Recorded(
+            began, round((last or 0.0) - began + 0.001, 3), jobs, tasks, lambda: self._arrivals(began)
+        ), times
 
     def _take_arrival(self, said: Mapping[str, Any]) -> None:
-        at, task, delay = float(said["at"]), str(said["task"]), float(said.get("delay", 0))
-        row = said["job"], at, task, delay, int(bool(said.get("cron"))), said.get("by", ""), said.get("fair_by", "")
-        self._database.execute("INSERT OR IGNORE INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        keys = said.get("by", ""), said.get("fair_by", "")
+        row = str(said["job"]), said["at"], str(said["task"]), said.get("delay", 0), bool(said.get("cron")), *keys
+        self._database.execute("INSERT INTO arrivals VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         self._after += bool(said.get("after"))
 
     def _arrivals(self, began: float) -> Iterator[Arrival]:

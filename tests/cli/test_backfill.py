@@ -195,3 +195,4 @@ def test_what_makes_no_sense_is_refused(desk):
     )
     assert "more than 10,000 ticks" in said("nightly", "--since", "1990-01-01")
     assert "--since 'monday' is not a day or a time" in said("nightly", "--since", "monday", status=2)
+    assert "no time lies between" in said("nightly", "--since", "2026-10-28", "--until", "2026-10-24", status=2)
