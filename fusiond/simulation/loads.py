@@ -15,10 +15,13 @@ from random import Random
 from statistics import NormalDist
 from typing import NamedTuple
 
+from fusiond.config import units
 from fusiond.errors import FusionError
 
 #: jobs a second of one line, and jobs of a whole simulation, at most: an hour of work on two cores
 MOST_PER_SECOND, MOST_JOBS = 10_000, 10_000_000
+#: s; a year
+LONGEST = 366 * 86_400.0
 #: s; of an attempt
 _SHORTEST = 1e-4
 _NORMAL = NormalDist()
@@ -103,7 +106,9 @@ class Load:
     ) -> None:
         """`times`: of tasks whose jobs come from elsewhere, such as cron entries; `arrivals`: of a recording."""
         self.streams, self.seed, self._recorded = streams, seed, arrivals
-        self._times = {stream.task: stream.run_times for stream in streams} | dict(times)
+        self._times = {task: [each] for task, each in times.items()}
+        for stream in streams:
+            self._times.setdefault(stream.task, []).append(stream.run_times)
         #: tasks of which no run time is known: their jobs take no time
         self.unknown_times: set[str] = set()
 
@@ -120,12 +125,16 @@ class Load:
 
     def arrivals(self, length: float, scale: float) -> Iterator[Arrival]:
         """The arrivals in their order; `length`: s; `scale`: so many times as many."""
+        if length > LONGEST:
+            raise LoadError(
+                f"the load lasts {units.written(length)}; a simulation takes {units.written(LONGEST)} at most"
+            )
         jobs = sum(stream.rate * scale * min(stream.length or length, length) for stream in self.streams)
         jobs += self._recorded.jobs * scale if self._recorded else 0
         if jobs > MOST_JOBS or any(stream.rate * scale > MOST_PER_SECOND for stream in self.streams):
             raise LoadError(
                 f"the load has {jobs:,.0f} jobs; a simulation takes at most {MOST_JOBS:,}, and {MOST_PER_SECOND:,} a"
-                " second of one line: write lower rates, or give a shorter --for or a lower --scale"
+                " second of one line: write lower rates, or make it shorter or its scale lower"
             )
         parts = [self._of_stream(n, stream, length, scale) for n, stream in enumerate(self.streams)]
         if self._recorded:
@@ -137,12 +146,20 @@ class Load:
 
     def run(self, task: str, job: str, attempt: int) -> AttemptCourse:
         """The attempt of a job whose runs are not known: 1 is the first."""
-        times = self._times.get(task)
-        if times is None:
+        all_times = self._times.get(task)
+        if all_times is None:
             self.unknown_times.add(task)
             return AttemptCourse(0.0, "finished")
-        digest = blake2b(f"{self.seed} {job} {attempt}".encode(), digest_size=16).digest()
-        first, second = (int.from_bytes(half) / 2**64 for half in (digest[:8], digest[8:]))
+        digest = blake2b(f"{self.seed} {job} {attempt}".encode(), digest_size=17).digest()
+        first, second = (int.from_bytes(half) / 2**64 for half in (digest[:8], digest[8:16]))
+        kind, _, rest = job.partition(":")
+        number, is_of_stream, _ = rest.partition(":")
+        # A job of a cron entry has the times of any line of its task.
+        times = (
+            self.streams[int(number)].run_times
+            if kind == "load" and is_of_stream
+            else all_times[digest[16] % len(all_times)]
+        )
         return times.draw(first, second)
 
     def _of_stream(self, number: int, stream: Stream, length: float, scale: float) -> Iterator[Arrival]:

@@ -120,3 +120,19 @@ def test_a_scale_repeats_recorded_arrivals_or_leaves_some_out():
     assert more == sorted(more)
     assert len({each.id for each in more}) == len(more)
     assert len(list(scaled(arrivals, 0.5, random.Random(1)))) == pytest.approx(200, rel=0.2)
+
+
+def test_each_line_of_a_task_has_run_times_of_its_own(written):
+    """As a load of hourly counters has, with a line for each hour; a cron entry's job has those of one of them."""
+    load, _ = written({**LINE, "takes": "1s"}, {**LINE, "takes": "9s"})
+    drawn = {arrival.id.split(":")[1]: load.run("send", arrival.id, 1).takes for arrival in load.arrivals(5.0, 1.0)}
+    assert drawn == {"0": pytest.approx(1), "1": pytest.approx(9)}
+    ticks = {round(load.run("send", f"cron:often:{tick}", 1).takes) for tick in range(50)}
+    assert ticks == {1, 9}
+
+
+def test_a_load_of_more_than_a_year_is_refused(written):
+    """Its ticks alone would take hours."""
+    load, _ = written({**LINE, "rate": "1/1d", "from": "9999d", "for": "1d"})
+    with pytest.raises(LoadError, match="a simulation takes 366d at most"):
+        next(load.arrivals(load.length(), 1.0))
