@@ -176,9 +176,14 @@ class Simulation:
         """Have as many children as the load needs."""
         scaled = [group for group in self.groups if group.group.scaling]
         for group in scaled:
-            may_have_jobs = group.queues.may_have_jobs if not group.free else []
-            counts = [self._redis.run(self._verbs.counts(queue)) for queue in may_have_jobs]
-            if group.look(self._redis.now, counts):
+            counts: dict[str, Counts] = {}
+            if not group.free and (may_have_jobs := group.queues.may_have_jobs):
+                for queue in may_have_jobs:
+                    self._redis.add(self._verbs.counts(queue), partial(counts.__setitem__, queue))
+                self._redis.flush()
+            for queue in [name for name, each in counts.items() if not each.queued]:
+                group.queues.mark_dry(queue)  # nobody needs to look again until a job comes
+            if group.look(self._redis.now, counts.values()):
                 self._ask_again(group)
         if scaled:
             self._again(LOOK, self._scale)

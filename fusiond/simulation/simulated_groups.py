@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from random import Random
 
 from fusiond.broker.records import ClaimedJob, Counts, Outcome
@@ -95,7 +96,7 @@ class SimulatedGroup:
             found = verdicts.outcome_of_run(attempt, message, task, policy, rand)
         return found and verdicts.in_time(attempt, found, task, now * _MS)
 
-    def look(self, now: int, counts: list[Counts]) -> bool:
+    def look(self, now: int, counts: Iterable[Counts]) -> bool:
         """Have as many children as the load needs, by what its queues have; whether the number has changed."""
         if not self.group.scaling or not self.is_up:
             return False
