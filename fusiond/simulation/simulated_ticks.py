@@ -17,6 +17,7 @@ from fusiond.config.model import Config
 from fusiond.schedule.ticking import Ticker
 from fusiond.simulation.virtual_redis import VirtualRedis
 
+_LOG = logging.getLogger("fusiond.schedule")
 #: notes of the ticks of one entry that Redis keeps
 _KEPT = 10_000
 #: what becomes of a tick whose job was enqueued
@@ -46,16 +47,18 @@ class SimulatedTicks:
         self._ticker.set_config(config)
         #: the queues that a tick may have given a job
         self.queues = {config.work_of(entry).queue for entry in config.cron.values()}
-        # Each tick that is passed over is a line; the result has their numbers.
-        logging.getLogger(Ticker.__module__.rpartition(".")[0]).setLevel(logging.CRITICAL)
 
     def tick(self) -> int:
         """Do what is due. Returns the epoch ms of the next time."""
-        steps = self._ticker.run_once()
+        steps, level = self._ticker.run_once(), _LOG.level
+        # Each tick that is passed over is a line; the result has their numbers.
+        _LOG.setLevel(logging.CRITICAL)
         try:
             steps.send(None)
         except StopIteration:
             return self._redis.now + int(self._ticker.until_next() * 1000)
+        finally:
+            _LOG.setLevel(level)
         raise AssertionError("the Ticker waits for something else than Redis")
 
     def figures(self) -> dict[str, dict[str, Any]]:

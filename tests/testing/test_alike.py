@@ -196,7 +196,7 @@ class Real(Side):
         verbs, run = self.desk.verbs, self.desk.run
         run(plain(as_is, "FLUSHALL"))
         run(verbs.declare(config.queues))
-        for call in publishing._queue_settings(verbs, config):
+        for call in publishing.queue_settings(verbs, config):
             run(call)
         run(publishing.catalogue(verbs, Snapshot(1, "hash", config, Path()), "test"))
         self.desk.serve("default", "small")
