@@ -177,6 +177,7 @@ def descriptions():
     """(class, field) → the `#:` comment above the field."""
     found = {}
     names = (
+        "commands",
         "cron_entries",
         "event_log",
         "file_policies",

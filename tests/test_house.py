@@ -88,6 +88,7 @@ ALONE = [
     | {
         f"fusiond.config.model.{name}"
         for name in (
+            "commands",
             "cron_entries",
             "event_log",
             "file_policies",

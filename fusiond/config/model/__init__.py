@@ -3,15 +3,16 @@ The accepted configuration: frozen, with every default filled in. Each key of th
 
 1. here               the whole file, the broker, logging, the control socket
 2. tasks.py           tasks, and their queues, timeouts and retry policies
-3. cron_entries.py    the schedules of tasks
-4. on_end.py          what is called at the end of a job
-5. limits.py          limits that hold for all hosts together
-6. flow_steps.py      graphs of steps over tasks
-7. worker_groups.py   worker groups
-8. web_face.py        the dashboard
-9. event_log.py       events
-10. outboxes.py       tables of databases whose rows become jobs
-11. file_policies.py  what the file demands of its own entries
+3. commands.py        programs that tasks run in place of functions
+4. cron_entries.py    the schedules of tasks
+5. on_end.py          what is called at the end of a job
+6. limits.py          limits that hold for all hosts together
+7. flow_steps.py      graphs of steps over tasks
+8. worker_groups.py   worker groups
+9. web_face.py        the dashboard
+10. event_log.py      events
+11. outboxes.py       tables of databases whose rows become jobs
+12. file_policies.py  what the file demands of its own entries
 
 The annotation of a field says how its values are written (`config/kinds.py`). Its Key has a title, examples, and what
 a change of the key does. The `#:` comment above the field is the key's description. The reading of the file,
@@ -317,7 +318,7 @@ class Config:
 
     def work_of(self, entry: CronEntry) -> Task:
         """The task of a cron entry; of one that starts a flow, a stand-in with the name and queue of that."""
-        return Task(entry.flow, "", self.flows[entry.flow].queue) if entry.flow else self.tasks[entry.task]
+        return Task(entry.flow, queue=self.flows[entry.flow].queue) if entry.flow else self.tasks[entry.task]
 
     def tasks_of(self, outbox: Outbox) -> dict[str, Task]:
         """The tasks that a row of the outbox may name, under their former names, too."""

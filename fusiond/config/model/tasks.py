@@ -1,7 +1,8 @@
 """Tasks, and what they use: queues, timeouts, retry policies."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK
@@ -11,6 +12,7 @@ from fusiond.config.kinds import (
     WORD,
     Duration,
     Fields,
+    FilePath,
     Key,
     Kind,
     Line,
@@ -21,6 +23,7 @@ from fusiond.config.kinds import (
     meanings,
     text,
 )
+from fusiond.config.model.commands import COMMAND, CommandWord, ExitStatus, Parameter, parts_of
 from fusiond.config.model.limits import LIMIT, RATE_LIMIT, Argument, Limit, RateLimit
 from fusiond.config.model.on_end import Callback, Url
 from fusiond.config.units import DURATION, SHARE, seconds, share, written
@@ -72,9 +75,15 @@ OnConflict = Annotated[
     ),
 ]
 Result = Annotated[
-    Literal["keep", "ignore"],
-    meanings("it is stored as JSON for result_ttl", "it is dropped; the result is null"),
+    Literal["keep", "ignore", "stdout", "stdout_json"],
+    meanings(
+        "what a function returns is stored as JSON for result_ttl; of a command nothing is",
+        "it is dropped; the result is null",
+        "of a command: the last 32 kB of its standard output, as text",
+        "of a command: its standard output, which is JSON",
+    ),
 ]
+Stdin = Annotated[Literal["arguments"], meanings('{"args": […], "kwargs": {…}}, the arguments of the call as JSON')]
 
 
 def _timeout(value: str | Mapping[str, str | None]) -> dict[str, float]:
@@ -249,11 +258,32 @@ RETRY_POLICIES: Mapping[str, RetryPolicy] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A plain function and its policies."""
+    """A plain function, or a command, and its policies."""
 
     name: str
-    #: Its dotted path: package.module.function.
-    run: Annotated[DottedPath, Key("Function", "shop.messaging.send_otp", own=True)]
+    #: The dotted path of its function: package.module.function.
+    run: Annotated[DottedPath, Key("Function", "shop.messaging.send_otp", own=True, either=True)] = ""
+    #: Its program and the program's arguments, which no shell reads. `$(name)` is filled by the argument of that name,
+    #: and `$$(` is a literal `$(`.
+    command: Annotated[
+        tuple[CommandWord, ...],
+        COMMAND,
+        Key("Command", ["pg_dump", "--file=/backup/$(day).sql", "shop"], own=True, either=True),
+    ] = ()
+    #: Of a command: what each of its placeholders accepts.
+    parameters: Annotated[
+        Mapping[Keyword, Parameter], Key("Parameters", {"database": {"enum": ["shop", "crm"]}}, own=True)
+    ] = field(default_factory=dict)
+    #: Of a command: what its exit statuses mean.
+    exit_status: Annotated[ExitStatus, Key("Exit statuses", {"success": [0, 3], "retry": [75]})] = field(
+        default_factory=ExitStatus
+    )
+    #: Of a command: where its program starts. null: in the directory of the group.
+    directory: Annotated[FilePath | None, Key("Directory", "/srv/shop")] = None
+    #: Of a command: what its program reads on standard input. null: nothing.
+    stdin: Annotated[Stdin | None, Key("Standard input", "arguments")] = None
+    #: Of a command: whether a line such as `::progress 0.4 half way` on its standard output says how far the job is.
+    progress: Annotated[bool, Key("Progress lines", False)] = True
     #: The queue that its jobs wait in.
     queue: Annotated[Name, Key("Queue", "default", own=True)] = DEFAULT_QUEUE
     #: A name of `priorities`, or a number from 0 to 255; higher goes first.
@@ -289,7 +319,7 @@ class Task:
     #: Arguments whose values pages, API, commands, events and sinks show as `•••`: `kwargs.NAME`, or `args.N` of those
     #: that calls pass by position. What the function itself makes of them cannot be hidden.
     secret: Annotated[tuple[Argument, ...], Key("Secret arguments", ["kwargs.password", "args.1"])] = ()
-    #: Whether the value that the function returns is kept; one that is not need not be JSON.
+    #: What is kept of what the function returns, or of what the command prints.
     result: Annotated[Result, Key("Result", "ignore")] = "keep"
     #: How many of its jobs may run at once, and begin in a time, on all hosts together.
     limit: Annotated[
@@ -311,6 +341,23 @@ class Task:
     aliases: Annotated[tuple[Name, ...], Key("Aliases", ["thumbnail"], own=True)] = ()
     #: true: its jobs are accepted and held, on all hosts, while the file of any living daemon says so.
     suspended: Annotated[bool, Key("Suspended", True, own=True)] = False
+
+    @property
+    def code(self) -> str:
+        """What a child runs: the dotted path, or a command as JSON (worker/runtime/command.py has its keys)."""
+        if not self.command:
+            return self.run
+        spec = {
+            "task": self.name,
+            "words": [parts_of(word) for word in self.command],
+            "parameters": {name: [*astuple(rule)] for name, rule in self.parameters.items()},
+            "exit_status": astuple(self.exit_status),
+            "directory": self.directory,
+            "stdin": self.stdin,
+            "progress": self.progress,
+            "result": self.result,
+        }
+        return json.dumps(spec)
 
     @property
     def callbacks(self) -> Mapping[str, Callback]:
