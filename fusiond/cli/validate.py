@@ -95,7 +95,9 @@ def with_imports(loaded: Loaded, timeout: float, *, elsewhere: bool = False) -> 
     from fusiond.config.lint import task_code
     from fusiond.worker.import_probes import probe
 
-    found = set(task_code.check(loaded.tree.root, loaded.config, probe(loaded.config, timeout, elsewhere=elsewhere)))
+    functions = {name: task for name, task in loaded.config.tasks.items() if task.run}
+    probes = probe(replace(loaded.config, tasks=functions), timeout, elsewhere=elsewhere)
+    found = set(task_code.check(loaded.tree.root, loaded.config, probes))
     config = None if any(problem.is_error for problem in found) else loaded.config
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 

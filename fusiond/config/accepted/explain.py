@@ -9,6 +9,7 @@ Expects nodes from which the Config was built without an error. Pure.
 """
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_origin
@@ -17,6 +18,7 @@ from fusiond.config import kinds
 from fusiond.config.fields import Field, Form, fields_of
 from fusiond.config.layers import Keys, path_of
 from fusiond.config.model import Config, RetryPolicy, Task, serves
+from fusiond.config.model.commands import OF_COMMANDS, OF_FUNCTIONS, Parameter
 from fusiond.config.model.flow_steps import FlowStep
 from fusiond.config.secrets import HIDDEN, hidden
 from fusiond.config.yaml.nodes import Node
@@ -60,7 +62,7 @@ def task(root: Node, config: Config, name: str) -> list[Value]:
     found = config.tasks[name]
     values = _entry(root, found, "tasks", name)
     return [
-        *(_named_priority(root, config, value) if value.key == "priority" else value for value in values),
+        *(_named_priority(root, config, value) if value.key == "priority" else _quoted(value) for value in values),
         *_policy(root, config.retry_policies[found.retry], found.retry),
         *_served_by(root, config, found.queue),
     ]
@@ -121,7 +123,8 @@ def cron(root: Node, config: Config, name: str) -> list[Value]:
 def _entry(root: Node, entry: Any, section: str, name: str) -> Iterator[Value]:
     """Every value of an entry of the Config."""
     cls: type = type(entry)
-    for field in fields_of(cls):
+    idle = (OF_FUNCTIONS if entry.command else OF_COMMANDS) if isinstance(entry, Task) else ()
+    for field in (each for each in fields_of(cls) if each.name not in idle):
         value = None if field.of_file else getattr(entry, field.name)
         # An entry has either `schedule` or `every`; the weights of queues are shown if there are some.
         if value or not (field.of_file or field.key.either or field.written != field.name):
@@ -135,6 +138,8 @@ def _said(root: Node, field: Field, value: Any, path: Keys | None) -> Iterator[V
         parts = [*_parts(field.form.type, value)]
     elif value and isinstance(value, Mapping) and field.form.items.kind is kinds.AS_WRITTEN:
         parts = [(name, each, str) for name, each in value.items()]
+    elif isinstance(value, Mapping) and field.form.items.type is Parameter:
+        parts = [part for name, rule in value.items() for part in _parts(Parameter, rule, f"{name}.") if part[1]]
     for name, each, show in parts:
         own = next((way for way in _ways(path, name) if root.get(*way) is not None), path)
         yield _placed(root, f"{field.written}.{name}", each, own, show)
@@ -216,6 +221,11 @@ def _named_priority(root: Node, config: Config, value: Value) -> Value:
     if value.file is None and root.get(*path) is not None:
         value = _placed(root, "priority", value.value, path)
     return dataclasses.replace(value, shown=shown)
+
+
+def _quoted(value: Value) -> Value:
+    """The words of a command as a shell would take them."""
+    return dataclasses.replace(value, shown=shlex.join(value.value)) if value.key == "command" else value
 
 
 def _policy(root: Node, policy: RetryPolicy, name: str) -> Iterator[Value]:

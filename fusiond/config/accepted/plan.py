@@ -5,8 +5,8 @@ A Plan says what happens to each worker group, and which keys cause it.
 
     kept      nothing that the group uses has changed: its pids stay
     changed   its running programs take the keys that the model marks as taken in place, such as processes
-    replaced  a new group is started beside the old one: for its other keys, such as user, and for a task that the group
-              must load and has not loaded
+    replaced  a new group is started beside the old one: for its other keys, such as user, and for a function that the
+              group must load and has not loaded
     added, removed
 
 Tasks, cron entries, queues, retry policies and priorities change in place for all programs. The broker, and what is
@@ -208,9 +208,9 @@ def _group_change(old: Config, new: Config, name: str) -> GroupChange:
         return GroupChange(name, "removed" if after is None else "added")
     # `processes` sets `scaling`, too.
     keys = [*dict.fromkeys(re.sub("^scaling", "processes", key) for key in changed_keys(before, after))]
-    # A new group loads the tasks that the old one has not loaded.
+    # A new group loads the functions that the old one has not loaded; of a command there is nothing to load.
     loaded = {task.name: task.run for task in _tasks_of(old, before)}
-    unloaded = [task for task in _tasks_of(new, after) if loaded.get(task.name) != task.run]
+    unloaded = [task for task in _tasks_of(new, after) if task.run and loaded.get(task.name) != task.run]
     brought = [_brought_by(old, task, queues_changed=before.queues != after.queues) for task in unloaded]
     if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *brought, *_webhooks(old, new, after)]:
         because = tuple(dict.fromkeys(replacing))

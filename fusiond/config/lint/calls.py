@@ -26,6 +26,11 @@ class DeclaredCall(NamedTuple):
     #: keyword → the key of the node that gives it
     keys: Mapping[str, str]
 
+    def argument(self, keyword: str) -> Place:
+        """Where a keyword is written."""
+        key = self.keys[keyword]
+        return self.node.names(key)[keyword] if key in ("kwargs", "inputs") else self.node.keys[key]
+
 
 def calls(root: Node, config: Config) -> Iterator[DeclaredCall]:
     """The calls of all cron entries, and of all steps of flows."""
@@ -48,7 +53,7 @@ def calls(root: Node, config: Config) -> Iterator[DeclaredCall]:
 def check(root: Node, config: Config) -> Iterator[Problem]:
     """Each call that gives what `pass_job` fills, or lacks an argument by which its jobs are unique or limited."""
     for call in calls(root, config):
-        unique, keyword = call.task.unique, call.task.pass_job or ""
+        unique, keyword = call.task.unique, "" if call.task.command else call.task.pass_job or ""
         if keyword in call.keys:
             message = f"the keyword {keyword!r} comes from two places: pass_job of {call.task.name!r} fills it"
             yield call.node.nearest(call.keys[keyword], keyword).error("keyword-taken", message, "rename one")

@@ -163,9 +163,11 @@ def _reference(node: Node, steps: Collection[str], before: Collection[str]) -> I
 def _needed_results(node: Node, flow: Flow, config: Config) -> Iterator[Problem]:
     for item in _references(node):
         other = flow.steps.get(str(item.value).partition(".")[0])
-        if other is not None and other.task and config.tasks[other.task].result == "ignore":
-            message = f"{item.raw} needs the result of task {other.task!r}, which has result: ignore"
-            yield item.place.error("ignored-result", message, f"write result: keep in task {other.task!r}")
+        task = config.tasks.get((other and other.task) or "")
+        if task and task.result in ("ignore", "keep" if task.command else ""):
+            kept = "stdout_json" if task.command else "keep"
+            message = f"{item.raw} needs the result of task {task.name!r}, which has result: {task.result}"
+            yield item.place.error("ignored-result", message, f"write result: {kept} in task {task.name!r}")
 
 
 def _keywords(node: Node, step: FlowStep) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ import grp
 import os
 import pwd
 import shlex
+import shutil
 import socket
 import stat
 import sys
@@ -26,7 +27,8 @@ from fusiond.config import environment_files
 from fusiond.config.calendar_days import holidays_of
 from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import Suggestions, did_you_mean
-from fusiond.config.model import Config, WorkerGroup
+from fusiond.config.model import Config, WorkerGroup, serves
+from fusiond.config.model.commands import parts_of, placeholders
 from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
@@ -63,6 +65,7 @@ def check(root: Node, config: Config, *, to_run: bool) -> Iterator[Problem]:
     yield from _accounts(root, maps, severity)
     yield from _directories(root, maps, severity)
     yield from _programs(root, config, groups, severity)
+    yield from _command_programs(root, config, groups)
     yield from _files(root, maps, severity)
     yield from _releases(maps)
     yield from _memory(root, groups)
@@ -164,6 +167,46 @@ def _programs(root: Node, config: Config, groups: Groups, severity: Severity) ->
     if node is not None and path is not None and not _is_program(path):
         remedy = "write the path of a redis-server or valkey-server"
         yield node.place.problem(severity, "missing-server", *_no_program("server", path, remedy))
+
+
+def _command_programs(root: Node, config: Config, groups: Groups) -> Iterator[Problem]:
+    """
+    Each command whose program cannot start in the first of the groups that run it.
+
+    It is a warning at `run`, too: the other tasks can run, and the program may come with a deployment.
+    """
+    for name, task in config.tasks.items():
+        group = next((each for each in groups.values() if serves(each.queues, task.queue)), None)
+        words = root.items("tasks", name, "command")
+        if group is None or not words or placeholders(task.command[0]):
+            continue
+        directory, program = task.directory or group.directory, parts_of(task.command[0])[0]
+        place, (found, remedy) = words[0].place, _no_start(program, directory, group)
+        if not _is_directory(directory):
+            place = place_of(root, "tasks", name, "directory")
+            found, remedy = f"the directory {directory} does not exist", _CREATE
+        if found:
+            yield place.warning(
+                "missing-program", f"tasks.{name} cannot start in group {group.name!r}: {found}", remedy
+            )
+
+
+def _no_start(program: str, directory: str, group: WorkerGroup) -> tuple[str, str]:
+    """Why a program cannot start, and the remedy; ("", ""): it can, if the daemon has the PATH of this process."""
+    variables = {"PATH": os.environ.get("PATH", os.defpath)}
+    with contextlib.suppress(OSError):
+        variables |= environment_files.read(group.environment_file)
+    searched = (variables | dict(group.environment))["PATH"]
+    path = str(Path(directory, program)) if "/" in program else shutil.which(program, path=searched)
+    if path is None:
+        return f"no directory of its PATH, {searched}, has {program}", "install it, or write its whole path"
+    if not _is_program(path):
+        return _no_program("program", path, "correct the path; a relative one starts at `directory`")
+    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+        head = file.read(512)
+        if b"\0" not in head and not head.startswith(b"#!"):
+            return f"{path} is a script without #!", "begin it with #! and its interpreter"
+    return "", ""
 
 
 def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:

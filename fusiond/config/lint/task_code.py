@@ -162,8 +162,7 @@ def _argument(call: DeclaredCall, found: Signature, strange: str | None) -> Plac
     """The place of the surplus argument; if one is missing, the place of the call's arguments."""
     node = call.node
     if strange is not None:
-        key = call.keys[strange]
-        return node.names(key)[strange] if key in ("kwargs", "inputs") else node.keys[key]
+        return call.argument(strange)
     takes = sum(each.kind <= Parameter.POSITIONAL_OR_KEYWORD for each in found.parameters.values())
     if len(call.args) > takes:
         return node.items("args")[takes].place

@@ -17,6 +17,10 @@ COMMAND: Final = Kind({"type": "array", "minItems": 1, "maxItems": 1000})
 Status = Annotated[int, between(0, 255)]
 PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\(({WORD})\)")
 
+#: keys of a task that mean nothing for a function; for a command
+OF_COMMANDS: Final = ("parameters", "exit_status", "directory", "stdin", "progress")
+OF_FUNCTIONS: Final = ("pass_job",)
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -46,3 +50,8 @@ def parts_of(word: str) -> list[str]:
     """A word as literal text, name of a placeholder, literal text, name, …, literal text."""
     parts = PLACEHOLDER.split(word)
     return [part if at % 2 else part.replace("$$(", "$(") for at, part in enumerate(parts)]
+
+
+def placeholders(word: str) -> list[str]:
+    """The names of a word's placeholders."""
+    return parts_of(word)[1::2]
