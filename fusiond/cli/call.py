@@ -38,7 +38,8 @@ def _call(options: arguments.Options) -> NoReturn:
     task = entry("task", config.tasks, options.task)
     args, kwargs = words.arguments(options)
     group = _group(config, task, options.group)
-    request = {"run": task.run, "soft": task.timeout.soft, "args": args, "kwargs": kwargs, "pass_job": task.pass_job}
+    request = {"run": task.code, "soft": task.timeout.soft, "args": args, "kwargs": kwargs}
+    request["pass_job"] = task.job_keyword
     _become(group, {**request, "on_start": group.on_start})
 
 

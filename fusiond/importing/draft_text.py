@@ -119,6 +119,6 @@ def scalar(value: Any) -> str:
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value not in OLD_BOOLEANS and resolve(value) == value:
         return value
-    # `$$` is a dollar; a dollar that begins no reference stays one by itself
-    text = value.replace("$", "$$") if ("${" in value or "$$" in value) else value
+    # `$$` is a dollar; a dollar that begins no reference stays one by itself, and so does `$$(`
+    text = re.sub(r"\$\$(?!\()|\$(?=\{)", lambda dollars: 2 * dollars[0], value)
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

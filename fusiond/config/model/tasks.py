@@ -349,6 +349,7 @@ class Task:
             return self.run
         spec = {
             "task": self.name,
+            "job": self.job_keyword,
             "words": [parts_of(word) for word in self.command],
             "parameters": {name: [*astuple(rule)] for name, rule in self.parameters.items()},
             "exit_status": astuple(self.exit_status),
@@ -358,6 +359,11 @@ class Task:
             "result": self.result,
         }
         return json.dumps(spec)
+
+    @property
+    def job_keyword(self) -> str | None:
+        """Under which it gets a dict about its job. That of commands is no Python name, so no call can have it."""
+        return "::job" if self.command else self.pass_job
 
     @property
     def callbacks(self) -> Mapping[str, Callback]:

@@ -42,8 +42,11 @@ _OF_TEXT: Final = (yaml.ScalarEvent, yaml.AliasEvent, yaml.DocumentStartEvent)
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-#: `${VAR}`, `${VAR:-default}`, and `$$`, which is a dollar; any other dollar stays as it is
-_REFERENCE: Final = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\$\{)")
+#: `${VAR}`, `${VAR:-default}`, and `$$`, which is a dollar; any other dollar stays as it is, and `$$(`, which a command
+#: reads itself
+_REFERENCE: Final = re.compile(
+    r"\$\$(?!\()|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\$\{)"
+)
 
 
 class RefusedText(Exception):

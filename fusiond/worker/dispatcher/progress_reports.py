@@ -46,7 +46,7 @@ class ProgressReports:
 
     def follow(self) -> None:
         """Other tasks may be able to report now."""
-        if any(task.pass_job for task in self._conf.config.tasks.values()):
+        if any(task.job_keyword for task in self._conf.config.tasks.values()):
             self._are_used.set()
         else:
             self._are_used.clear()

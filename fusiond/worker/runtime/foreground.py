@@ -66,6 +66,9 @@ def _call(
         result = _result(start() if start else None, function, args, kwargs)
     except (KeyboardInterrupt, bdb.BdbQuit):  # the person has left, in the task or in the debugger
         return 130
+    except (TaskError, TaskFailed) as error:  # of a command
+        print(f"fusiond: {error}", file=sys.stderr)
+        return 1
     except BaseException as error:  # noqa: BLE001 - whatever the task raises is its outcome, sys.exit(0) too
         print(trace(error), end="", file=sys.stderr)
         return 1

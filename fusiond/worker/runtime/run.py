@@ -131,6 +131,9 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
     known = own_failure(error)
     if known is not None:
         return known
+    if type(error) is task.ProgramFailed and error.status < 0:
+        # It counts as a crash, like the death of a process that runs a function. Some signals do not end this process.
+        posix.kill(posix.getpid(), -error.status)
     code, words, follows = cause(error, row, soft)
     try:
         try:

@@ -49,8 +49,24 @@ class EnqueuedError(TaskError):
         return True
 
 
+class ProgramFailed(Exception):
+    """The program of a command has ended with a status that is no success; negative: the signal that killed it."""
+
+    __module__ = "fusiond"
+
+    def __init__(self, program: str, status: int, last_line: str, follows: int) -> None:
+        """`last_line`: of its standard error; `follows`: wire.RETRY or wire.SNOOZE if the file says so, else 0."""
+        self.status, self.follows = status, follows
+        how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+        super().__init__(f"{program} {how}{': ' if last_line else ''}{last_line}")
+
+
 def load(path: str) -> Callable[..., Any]:
-    """The callable at `package.module.name`, or at `package.module.Class.name`. Raises TaskError."""
+    """The callable at `package.module.name`, at `package.module.Class.name`, or of a command. Raises TaskError."""
+    if path.startswith("{"):
+        from . import command
+
+        return command.Command(path).check()
     begun, failure = refusals.begin(), None
     try:
         found = _load(path)
@@ -168,6 +184,8 @@ def what_next(error: BaseException, row: TaskRow, also: str | None = None) -> in
     Nothing is imported for a package of which nothing is loaded. `snooze_on` wins, then `give_up_on`; no `retry_on`
     means every exception. `also` is a name that matches as well.
     """
+    if type(error) is ProgramFailed and error.follows:
+        return error.follows
     if row.snooze_on and _matches(error, row.snooze_on, also):
         return wire.SNOOZE
     retry = not _matches(error, row.give_up_on, also) and (not row.retry_on or _matches(error, row.retry_on, also))
@@ -193,7 +211,10 @@ def _loaded(name: str) -> Any:
 
 
 class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on snooze_on pass_job keeps_result")):
-    """What a child must know of a task: path, soft timeout in s, exceptions, a keyword, whether it keeps results."""
+    """
+    What a child must know of a task: its path, or its command as JSON; soft timeout in s; exceptions; a keyword; whether
+    it keeps results.
+    """
 
     __slots__ = ()
 

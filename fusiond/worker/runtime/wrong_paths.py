@@ -27,7 +27,7 @@ MAX_NEAR = 5
 
 def remedy(path: str, error: task.TaskError, directory: str) -> str:
     """What to do about a path that does not load: the path that may have been meant; "" if its module has failed."""
-    if error.is_of_module:
+    if error.is_of_module or path.startswith("{"):  # that of a command has its remedy
         return ""
     try:
         reason, near = wrong_part(path, error)

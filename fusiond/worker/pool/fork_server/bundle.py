@@ -32,6 +32,7 @@ FORK_SERVER = (
     "passed_job",
     "job_trace",
     "run",
+    "command",
     "child",
     "one_job_child",
     "child_start",

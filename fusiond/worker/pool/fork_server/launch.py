@@ -239,7 +239,7 @@ def table(config: Config, group: WorkerGroup) -> dict[str, Any]:
 
 def _row(config: Config, task: Task) -> list[Any]:
     names = _names(config.retry_policies[task.retry])
-    return [task.run, task.timeout.soft, *names, task.pass_job, task.result == "keep"]
+    return [task.code, task.timeout.soft, *names, task.job_keyword, task.result != "ignore"]
 
 
 def _names(policy: RetryPolicy) -> list[list[str]]:
