@@ -95,9 +95,8 @@ def with_imports(loaded: Loaded, timeout: float, *, elsewhere: bool = False) -> 
     from fusiond.config.lint import task_code
     from fusiond.worker.import_probes import probe
 
-    functions = {name: task for name, task in loaded.config.tasks.items() if task.run}
-    probes = probe(replace(loaded.config, tasks=functions), timeout, elsewhere=elsewhere)
-    found = set(task_code.check(loaded.tree.root, loaded.config, probes))
+    functions = replace(loaded.config, tasks={name: task for name, task in loaded.config.tasks.items() if task.run})
+    found = set(task_code.check(loaded.tree.root, loaded.config, probe(functions, timeout, elsewhere=elsewhere)))
     config = None if any(problem.is_error for problem in found) else loaded.config
     return replace(loaded, config=config, problems=tuple(sorted({*loaded.problems, *found})))
 

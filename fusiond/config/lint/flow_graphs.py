@@ -165,8 +165,8 @@ def _needed_results(node: Node, flow: Flow, config: Config) -> Iterator[Problem]
         other = flow.steps.get(str(item.value).partition(".")[0])
         task = config.tasks.get((other and other.task) or "")
         if task and task.result in ("ignore", "keep" if task.command else ""):
-            kept = "stdout_json" if task.command else "keep"
             message = f"{item.raw} needs the result of task {task.name!r}, which has result: {task.result}"
+            kept = "stdout_json" if task.command else "keep"
             yield item.place.error("ignored-result", message, f"write result: {kept} in task {task.name!r}")
 
 

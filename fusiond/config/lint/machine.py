@@ -27,8 +27,7 @@ from fusiond.config import environment_files
 from fusiond.config.calendar_days import holidays_of
 from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.suggest import Suggestions, did_you_mean
-from fusiond.config.model import Config, WorkerGroup, serves
-from fusiond.config.model.commands import parts_of, placeholders
+from fusiond.config.model import Config, Task, WorkerGroup, serves
 from fusiond.config.problems import Problem, Severity
 from fusiond.config.quota import memory_limit
 from fusiond.config.units import written_size
@@ -176,37 +175,27 @@ def _command_programs(root: Node, config: Config, groups: Groups) -> Iterator[Pr
     It is a warning at `run`, too: the other tasks can run, and the program may come with a deployment.
     """
     for name, task in config.tasks.items():
-        group = next((each for each in groups.values() if serves(each.queues, task.queue)), None)
-        words = root.items("tasks", name, "command")
-        if group is None or not words or placeholders(task.command[0]):
-            continue
-        directory, program = task.directory or group.directory, parts_of(task.command[0])[0]
-        place, (found, remedy) = words[0].place, _no_start(program, directory, group)
-        if not _is_directory(directory):
-            place = place_of(root, "tasks", name, "directory")
-            found, remedy = f"the directory {directory} does not exist", _CREATE
-        if found:
-            yield place.warning(
-                "missing-program", f"tasks.{name} cannot start in group {group.name!r}: {found}", remedy
-            )
+        words = [] if "$(" in "".join(task.command[:1]) else root.items("tasks", name, "command")
+        for group in [each for each in groups.values() if words and serves(each.queues, task.queue)][:1]:
+            with contextlib.suppress(OSError):  # of an environment file, for which there is a problem already
+                for found, remedy in _no_start(task, group):
+                    yield words[0].place.warning("missing-program", f"tasks.{name} cannot start: {found}", remedy)
 
 
-def _no_start(program: str, directory: str, group: WorkerGroup) -> tuple[str, str]:
-    """Why a program cannot start, and the remedy; ("", ""): it can, if the daemon has the PATH of this process."""
-    variables = {"PATH": os.environ.get("PATH", os.defpath)}
-    with contextlib.suppress(OSError):
-        variables |= environment_files.read(group.environment_file)
-    searched = (variables | dict(group.environment))["PATH"]
+def _no_start(task: Task, group: WorkerGroup) -> Iterator[tuple[str, str]]:
+    """Why a command cannot start in a group, and the remedy, if the daemon has the PATH of this process."""
+    program, directory = task.command[0], task.directory or group.directory
+    variables = environment_files.read(group.environment_file) | dict(group.environment)
+    searched = variables.get("PATH") or os.environ.get("PATH", os.defpath)
     path = str(Path(directory, program)) if "/" in program else shutil.which(program, path=searched)
-    if path is None:
-        return f"no directory of its PATH, {searched}, has {program}", "install it, or write its whole path"
-    if not _is_program(path):
-        return _no_program("program", path, "correct the path; a relative one starts at `directory`")
-    with contextlib.suppress(OSError), Path(path).open("rb") as file:
-        head = file.read(512)
-        if b"\0" not in head and not head.startswith(b"#!"):
-            return f"{path} is a script without #!", "begin it with #! and its interpreter"
-    return "", ""
+    if not _is_directory(directory):
+        yield f"the directory {directory} does not exist", _CREATE
+    elif path is None:
+        yield f"{program} is nowhere in the PATH of group {group.name!r}, {searched}", "install it, or write its path"
+    elif not _is_program(path):
+        yield _no_program("program", path, "correct the path; a relative one starts at `directory`")
+    elif os.stat(path).st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()) and text[:2] != b"#!":
+        yield f"{path} is a script without #!", "begin it with #! and its interpreter"
 
 
 def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:

@@ -47,11 +47,6 @@ class ExitStatus:
 
 
 def parts_of(word: str) -> list[str]:
-    """A word as literal text, name of a placeholder, literal text, name, …, literal text."""
+    """A word as literal text, name of a placeholder, literal text, name, …, literal text: names are [1::2]."""
     parts = PLACEHOLDER.split(word)
     return [part if at % 2 else part.replace("$$(", "$(") for at, part in enumerate(parts)]
-
-
-def placeholders(word: str) -> list[str]:
-    """The names of a word's placeholders."""
-    return parts_of(word)[1::2]
