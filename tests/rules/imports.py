@@ -57,7 +57,7 @@ RULES = (
     ),
     _rule(
         "bad-arguments",
-        "arguments of a cron entry or of a step, or a `pass_job`, that the function does not take",
+        "arguments of a cron entry or of a step, or a `pass_job`, that the function or command does not take",
         "tasks: {a: {run: shop.send}}\ncron: {c: {task: a, every: 5m, args: [x], kwargs: {«cod»: 1}}}\n",
         "tasks: {a: {run: shop.send}}\ncron: {c: {task: a, every: 5m, args: [x], kwargs: {code: 1}}}\n",
     ),

@@ -72,6 +72,13 @@ RULES = (
         at_run=True,
     ),
     Rule(
+        "missing-program",
+        "warning",
+        "a command whose program or directory is not there, or whose program cannot be executed",
+        "tasks: {a: {command: [«/no/program»]}}\n",
+        "tasks: {a: {command: [/bin/sh]}}\n",
+    ),
+    Rule(
         "missing-server",
         "warning",
         "a server of the embedded broker that there is not",

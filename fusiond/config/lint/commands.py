@@ -1,4 +1,4 @@
-r"""
+"""
 Commands of tasks, and the calls of them that the file has: what the program would get, and what it would be refused.
 
 1. keys        of commands at a function's task, and of functions at a command
@@ -26,8 +26,8 @@ from fusiond.config.yaml.nodes import Node, Place
 
 _NO_PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\((?!{WORD}\))")
 _LITERAL: Final = "write $$( for a literal $("
-#: words behind an interpreter's name, each with a NUL at its end
-_OPTIONS: Final = r"\0(?:(?:[-+][^\0]*|pipefail)\0)*"
+#: behind an interpreter's name: options, and the words that -o and -W take, each with a NUL at its end
+_OPTIONS: Final = r"\0(?:(?:[-+]\w*[oW]\0\w+|[-+][^\0]*)\0)*"
 #: words that end with one that an interpreter takes as code, or with an option that has code in it: -eCODE
 _CODE: Final = re.compile(
     rf"[\0/](?:(?:(?:ba|da|z|k|a|fi)?sh|(?:python|pypy)[\d.]*){_OPTIONS}-\w*c"
@@ -112,9 +112,7 @@ def _call(call: DeclaredCall) -> Iterator[Problem]:
             yield call.argument(name).error("bad-arguments", f"{of} has no parameter {name!r}", known)
         elif name in rules and key == "kwargs" and not _accepts(rules[name], call.kwargs[name]):
             message = f"{of} accepts {rules[name].pattern or listed(rules[name].enum)} as {name!r}"
-            yield call.node.nearest(key, name).error(
-                "bad-arguments", message, "correct it; leading_dash allows a - first"
-            )
+            yield call.node.nearest(key, name).error("bad-arguments", message, "correct it; - needs leading_dash")
 
 
 def _accepts(rule: Parameter, value: Any) -> bool:
@@ -122,7 +120,5 @@ def _accepts(rule: Parameter, value: Any) -> bool:
     text = str(value) if type(value) in (int, float) else value
     good = isinstance(text, str) and (rule.leading_dash or not text.startswith("-"))
     with contextlib.suppress(*_BROKEN):
-        return good and (
-            text in rule.enum if rule.pattern is None else bool(re.fullmatch(rule.pattern, text, re.ASCII))
-        )
+        return good and bool(re.fullmatch(rule.pattern or "|".join(map(re.escape, rule.enum)), text, re.ASCII))
     return True

@@ -194,7 +194,7 @@ def _no_start(task: Task, group: WorkerGroup) -> Iterator[tuple[str, str]]:
         yield f"{program} is nowhere in the PATH of group {group.name!r}, {searched}", "install it, or write its path"
     elif not _is_program(path):
         yield _no_program("program", path, "correct the path; a relative one starts at `directory`")
-    elif os.stat(path).st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()) and text[:2] != b"#!":
+    elif Path(path).stat().st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()) and text[:2] != b"#!":
         yield f"{path} is a script without #!", "begin it with #! and its interpreter"
 
 
