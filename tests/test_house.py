@@ -102,7 +102,7 @@ ALONE = [
         )
     }
     | {"fusiond.argument_values", "fusiond.callbacks", "fusiond.owners"},
-    {"fusiond.tasks", "fusiond.tasks.programs", "fusiond.tasks.webhooks", "fusiond.written_text"},
+    {"fusiond.tasks", "fusiond.tasks.webhooks", "fusiond.written_text"},
     {f"fusiond.{name}" for name in FLOORS[0]},
 ]
 

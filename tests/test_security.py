@@ -221,7 +221,7 @@ BOTH = pytest.mark.parametrize("isolation", ["process", "fork"])
 #: paths, code, and names that differ from a task's by what a careless comparison passes over
 PATHS = (
     "os.system", "jobs.note", "jobs:note", "subprocess.call", "builtins.eval", "__import__", "__import__('os').system",
-    "fusiond.tasks.command", "../jobs.note", "note.__globals__", "note\0", "note\n", " note", "NOTE", "note.",
+    "fusiond.tasks.webhook", "../jobs.note", "note.__globals__", "note\0", "note\n", " note", "NOTE", "note.",
     "n\u043ete",
 )  # fmt: skip
 

@@ -2,7 +2,6 @@
 Ready-made tasks: what a file can run before anyone has written code.
 
     fusiond.tasks.echo       print and return the arguments
-    fusiond.tasks.command    run a program, without a shell
     fusiond.tasks.webhook    call a URL, signed
 
 Standard library only, and little of it: the fork server of a group loads this package, and the less memory it uses,
@@ -13,10 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusiond.tasks.programs import CommandFailed, command
 from fusiond.tasks.webhooks import WebhookRefused, WebhookUnavailable, webhook
 
-__all__ = ["CommandFailed", "WebhookRefused", "WebhookUnavailable", "command", "echo", "webhook"]
+__all__ = ["WebhookRefused", "WebhookUnavailable", "echo", "webhook"]
 
 
 def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:

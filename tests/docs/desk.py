@@ -27,17 +27,17 @@ tasks:
   hello: {run: fusiond.tasks.echo}
   charge: {run: fusiond.tasks.echo}
   fetch: {run: fusiond.tasks.echo}
-  clean: {run: fusiond.tasks.command}
+  clean: {command: [sleep, $(seconds)], parameters: {seconds: {pattern: "[0-9]+"}}}
   report: {run: fusiond.tasks.echo, queue: reports}
   index: {run: fusiond.tasks.echo}
   reindex: {run: fusiond.tasks.echo, unique: {by: [args.0], until: started, on_conflict: replace}}
   clean_up: {run: fusiond.tasks.echo}
   invoice: {run: fusiond.tasks.echo, queue: reports}
-  broken: {run: fusiond.tasks.command, queue: reports, retry: none}
+  broken: {command: ["false"], queue: reports, retry: none}
   only_one: {run: fusiond.tasks.echo, queue: reports, unique: {by: [args.0], until: ended}}
 flows:
   nightly_etl: {queue: reports, steps: {load: {task: report, inputs: {day: input.day}}}}
-  endless: {queue: reports, steps: {wait: {task: clean, kwargs: {argv: [sleep, "1000"]}}}}
+  endless: {queue: reports, steps: {wait: {task: clean, kwargs: {seconds: 1000}}}}
 cron: {nightly: {task: report, schedule: "0 2 * * *", timezone: Europe/Berlin, inputs: {day: tick.date}}}
 outboxes: {shop: {url: "sqlite:///DIRECTORY/shop.db", tasks: [send_otp]}}
 workers: {main: {queues: "*", processes: 2}, reports: {queues: [reports], processes: 2}}
@@ -152,7 +152,7 @@ class Desk(Running):
     def _job(self, verb):
         """One that the command can be used on."""
         if verb[0] in ("requeue", "discard") or verb == ["job", "delete"]:
-            return self._ended(self.client.enqueue("broken", argv=["false"]), "failed")
+            return self._ended(self.client.enqueue("broken"), "failed")
         if verb[0] == "unique":
             return self.client.options(delay="1h").enqueue("only_one", str(self._empty)).name
         if verb in (["job", "cancel"], ["job", "priority"]):

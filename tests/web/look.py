@@ -41,9 +41,16 @@ queues: {mail: {max_length: 100000}, reports: {max_running: 2}, imports: {}, bil
 tasks:
   send_welcome: {run: fusiond.tasks.echo, queue: mail, priority: high, log_tag: onboarding}
   newsletter: {run: fusiond.tasks.echo, queue: mail, priority: low, log_tag: campaign}
-  monthly_report: {run: fusiond.tasks.command, queue: reports}
+  monthly_report:
+    command: [sh, -c, 'eval "$1"', sh, $(script)]
+    parameters: {script: {pattern: "(?s).*"}}
+    queue: reports
   resize_image: {run: fusiond.tasks.echo, queue: imports}
-  charge_card: {run: fusiond.tasks.command, queue: billing, description: Charges a customer's card}
+  charge_card:
+    command: [sh, -c, 'eval "$1"', sh, $(script)]
+    parameters: {script: {pattern: "(?s).*"}}
+    queue: billing
+    description: Charges a customer's card
 flows:
   etl:
     queue: reports
@@ -51,11 +58,11 @@ flows:
       extract: {task: newsletter, kwargs: {name: orders}}
       clean: {task: newsletter, after: [extract]}
       check: {task: newsletter, after: [extract]}
-      load: {task: charge_card, after: [clean, check], kwargs: {argv: ["false"]}}
+      load: {task: charge_card, after: [clean, check], kwargs: {script: "false"}}
       tell: {task: send_welcome, after: [load]}
 cron:
   heartbeat: {task: newsletter, every: 5s, args: [still here]}
-  nightly_report: {task: monthly_report, schedule: "30 2 * * 1-5", timezone: Europe/Berlin, kwargs: {argv: [date]}}
+  nightly_report: {task: monthly_report, schedule: "30 2 * * 1-5", timezone: Europe/Berlin, kwargs: {script: date}}
   hourly_import: {task: resize_image, schedule: "0 * * * *", suspended: true}
 workers:
   quick: {queues: {mail: 3, default: 1}, processes: 4, isolation: process}
@@ -115,9 +122,9 @@ def fill(client, database):
         client.enqueue("send_welcome", f"ada{number}@example.com", plan="pro", password="secret")
     for number in range(9):
         script = f"echo 'no such region: eu-{number}' >&2; exit 3"
-        client.enqueue("monthly_report", argv=["sh", "-c", script])
+        client.enqueue("monthly_report", script=script)
     for number in range(5):
-        client.enqueue("charge_card", argv=["sh", "-c", f"echo charging card {number}; echo timeout >&2; exit 75"])
+        client.enqueue("charge_card", script=f"echo charging card {number}; echo timeout >&2; exit 75")
     for number in range(17):
         client.enqueue("resize_image", f"/srv/images/{number}.jpg", width=800)
     for number in range(4):
@@ -128,7 +135,7 @@ def fill(client, database):
     insert(database, [("send_welcome", '["lovelace@example.com"]'), ("send_welcome", "[7]"), ("charge_cards", "[1]")])
     until(lambda: (said := client._connection.run(Verbs().outboxes()).get("shop")) and said.refused, "the refused row")
     for _ in range(2):
-        client.enqueue("monthly_report", argv=["sleep", "1000"])
+        client.enqueue("monthly_report", script="sleep 1000")
     until(lambda: client.counts()["reports"].started == 2, "the running ones")
 
 
@@ -305,7 +312,7 @@ class Walk:
         """What a running job prints comes by itself; the lines with a text are left, and all of them come back."""
         self._at = "output"
         script = r"printf 'charged \033[31m<b>one</b>\033[0m\nrefused two\n'; sleep 3; echo charged three; sleep 600"
-        job = client.enqueue("charge_card", argv=["sh", "-c", script])
+        job = client.enqueue("charge_card", script=script)
         tab.goto(f"{self.url}jobs/{job.name}")
         lines = tab.locator("#output pre")
         tab.wait_for_selector("#output pre:has-text('charged <b>one</b>')")
@@ -321,9 +328,7 @@ class Walk:
         """The pictures of the docs."""
         directory.mkdir(parents=True, exist_ok=True)
         waits = client.enqueue("resize_image", "/srv/images/new.jpg", width=800)
-        prints = client.enqueue(
-            "charge_card", argv=["sh", "-c", "for n in 1 2 3; do echo charged $n of 3; done; sleep 600"]
-        )
+        prints = client.enqueue("charge_card", script="for n in 1 2 3; do echo charged $n of 3; done; sleep 600")
         with self.tab(browser, viewport=PHONE) as tab:
             self.log_in(tab)
             for name, path in (ANSWERS | {"waits": f"/jobs/{waits.name}"}).items():

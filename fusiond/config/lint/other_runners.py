@@ -44,7 +44,7 @@ KEYS: Final = {
     "write run: package.module.function": "func function",
     "write expires: 5m for a job that waits, result_ttl: 500s for one that has ended": "ttl",
     "write isolation: fork, or isolation: process": "worker_class",
-    "write run: package.module.function; fusiond.tasks.command runs a program": "class klass",
+    "write run: package.module.function, or command: [program, argument]": "class klass",
     "write queue and retry of the task": "sidekiq_options",
     "write failure_ttl: 30d": "dead dead_max_jobs dead_timeout_in_seconds",
     "write queues: {critical: 3, default: 1} of the worker group": "weight weights",

@@ -41,6 +41,7 @@ _LOOK = 200
 _REMEDIES = {
     errno.ENOENT: "install it, or correct `command`; a relative path starts at `directory`",
     errno.EACCES: "make it executable: chmod +x",
+    errno.ENOTDIR: "correct `directory`",
     errno.ENOEXEC: "its first line must name its interpreter, such as #!/bin/sh",
 }
 
@@ -49,7 +50,7 @@ class Command:
     """A program and what the file says of it; called like a function."""
 
     def __init__(self, spec: str) -> None:
-        """`spec`: JSON of task, job, words, parameters, exit_status, directory, stdin, progress, result; see Task.code."""
+        """`spec`: JSON of task, job, words, parameters, exit_status, directory, stdin, progress, result; see `code`."""
         import subprocess
 
         self._popen, self._nothing, self._pipe = subprocess.Popen, subprocess.DEVNULL, subprocess.PIPE
@@ -57,16 +58,18 @@ class Command:
         self._success, self._retry, self._snooze = self._spec["exit_status"]
 
     def check(self) -> Command:
-        """Itself. Raises TaskError if its directory or its program is not there, or not executable."""
+        """Itself. Raises TaskError if its directory or its program is not there, or cannot be executed."""
         import shutil
 
         program, directory = self._spec["words"][0][0], self._spec["directory"] or "."
         if not os.path.isdir(directory):
             raise task.TaskError("TASK_NOT_FOUND", f"the directory {directory} of its command is not there")
         path = os.path.join(directory, program) if "/" in program else program
-        if shutil.which(path) is None:
-            number = errno.EACCES if os.path.exists(path) else errno.ENOENT
-            raise task.TaskError("TASK_NOT_FOUND", f"{program}: {os.strerror(number)}; {_REMEDIES[number]}")
+        found = shutil.which(path)
+        if found is None:
+            raise _not_started(program, errno.EACCES if os.path.exists(path) else errno.ENOENT)
+        if _is_headless(found):
+            raise _not_started(program, errno.ENOEXEC)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,7 +85,7 @@ class Command:
             ProgramFailed: it has failed.
             SoftTimeout: it had not ended by then. It has been given the time until the hard timeout to end.
         """
-        job = kwargs.pop(self._spec["job"], None) or {}
+        job: Any = kwargs.pop(self._spec["job"], {})
         argv = self._argv(args, kwargs)
         stdin = _file_of(json.dumps({"args": args, "kwargs": kwargs})) if self._spec["stdin"] else self._nothing
         try:
@@ -91,10 +94,8 @@ class Command:
             if stdin != self._nothing:
                 os.close(stdin)
         say = job.progress if job and self._spec["progress"] else None
-        stdout = _Output(
-            process.stdout, sys.stdout, wire.MAX_RESULT + 1 if "json" in self._spec["result"] else KEPT, say
-        )
-        stderr = _Output(process.stderr, sys.stderr, KEPT)
+        keep = wire.MAX_RESULT + 1 if self._spec["result"] == "stdout_json" else KEPT
+        stdout, stderr = _Output(process.stdout, sys.stdout, keep, say), _Output(process.stderr, sys.stderr, KEPT)
         status = _wait(process, [stdout, stderr])
         if status not in self._success:
             follows = wire.SNOOZE if status in self._snooze else wire.RETRY if status in self._retry else 0
@@ -139,10 +140,9 @@ class Command:
                 cwd=self._spec["directory"], start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            if error.errno not in _REMEDIES and error.errno != errno.ENOTDIR:
+            if error.errno not in _REMEDIES:
                 raise
-            remedy = _REMEDIES.get(error.errno, "correct `directory`")
-            raise task.TaskError("TASK_NOT_FOUND", f"{error.filename}: {error.strerror}; {remedy}") from None
+            raise _not_started(error.filename, error.errno) from None
         finally:
             if former is not None:
                 _signal.signal(_signal.SIGALRM, former)
@@ -161,6 +161,20 @@ class Command:
             return json.loads(stdout.kept.decode())
         except (ValueError, RecursionError) as error:
             raise payload.TaskFailed("RESULT_NOT_SERIALIZABLE", f"its standard output is not JSON: {error}") from None
+
+
+def _not_started(name: str, number: int) -> task.TaskError:
+    return task.TaskError("TASK_NOT_FOUND", f"{name}: {os.strerror(number)}; {_REMEDIES[number]}")
+
+
+def _is_headless(path: str) -> bool:
+    """Whether it is a text that does not name its interpreter, so that the kernel cannot execute it."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(128)
+    except OSError:  # it can be executed, and not be read
+        return False
+    return not head.startswith(b"#!") and b"\0" not in head
 
 
 def _refused(why: str) -> payload.TaskFailed:

@@ -212,8 +212,9 @@ def _loaded(name: str) -> Any:
 
 class TaskRow(namedtuple("TaskRow", "run soft retry_on give_up_on snooze_on pass_job keeps_result")):
     """
-    What a child must know of a task: its path, or its command as JSON; soft timeout in s; exceptions; a keyword; whether
-    it keeps results.
+    What a child must know of a task.
+
+    Its path, or its command as JSON; its soft timeout in s; exceptions; a keyword; whether it keeps results.
     """
 
     __slots__ = ()
