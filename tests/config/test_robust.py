@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
+from fusiond.config.model.commands import OF_COMMANDS
 from tests.file_reference import SCHEMA, below
 
 
@@ -26,7 +27,7 @@ def entries(section, **fixed):
 @given(
     entries(
         "tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None, on_success=None, on_failure=None
-    ),
+    ).map(lambda task: {key: value for key, value in task.items() if key not in ("command", *OF_COMMANDS)}),
     # with the arguments that the examples of `unique` and `limit` name
     entries("cron", task="t", schedule="@daily", kwargs={"user_id": 7, "account": "acme"}).map(
         lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow")}

@@ -43,7 +43,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
     for name, task in config.tasks.items():
         for key, said in task.callbacks.items():
             target = config.tasks.get(said.task or "")
-            if target and target.command and (target.parameters or target.stdin is None):
+            if target and target.command and (target.parameters or target.stdin != "arguments"):
                 message = f"{key}: task {target.name!r} is a command, and the `event` fills no placeholder"
                 place, remedy = place_of(root, "tasks", name, key), "write stdin: arguments there, and no parameters"
                 yield place.error("bad-arguments", message, remedy)
@@ -83,7 +83,7 @@ def _words(node: Node, task: Task) -> Iterator[Problem]:
 def _parameters(node: Node, task: Task) -> Iterator[Problem]:
     used = {name for word in task.command for name in parts_of(word)[1::2]}
     for name, place in node.names("parameters").items() if task.command else ():
-        if name not in used and task.stdin is None:
+        if name not in used and task.stdin != "arguments":
             remedy = "remove it, or write stdin: arguments"
             yield place.error("unused-parameter", f"no word of the command has $({name})", remedy)
         try:
@@ -103,12 +103,12 @@ def _statuses(place: Place, said: ExitStatus) -> Iterator[Problem]:
 def _call(call: DeclaredCall) -> Iterator[Problem]:
     rules, of = call.task.parameters, f"{call.name}: task {call.task.name!r}"
     known = f"its parameters: {listed(rules) or 'none'}"
-    if call.args and not call.task.stdin:
+    if call.args and call.task.stdin != "arguments":
         yield call.node.keys["args"].error("bad-arguments", f"{of} takes arguments by name only", known)
     for name in sorted(rules.keys() - call.kwargs.keys()):
         yield call.place.error("bad-arguments", f"{of} needs the keyword {name!r}", known)
     for name, key in call.keys.items():
-        if name not in rules and not call.task.stdin:
+        if name not in rules and call.task.stdin != "arguments":
             yield call.argument(name).error("bad-arguments", f"{of} has no parameter {name!r}", known)
         elif name in rules and key == "kwargs" and not _accepts(rules[name], call.kwargs[name]):
             message = f"{of} accepts {rules[name].pattern or listed(rules[name].enum)} as {name!r}"

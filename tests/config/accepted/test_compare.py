@@ -119,6 +119,23 @@ def test_code_that_must_be_loaded_replaces_the_groups_that_serve_it(old, new, re
     assert change(old, new).names("replaced") == replaced
 
 
+def test_a_command_changes_in_place():
+    """Nothing is loaded for it: a new one, another one, and one in place of a function; a function in its place is."""
+    command = BASE.replace("run: x.c", "command: [c]")
+    for old, new, sentence in (
+        (BASE, command, "3 groups kept; tasks: c.run, c.command changed"),
+        (command, command.replace("[c]", "[d]"), "3 groups kept; tasks: c.command changed"),
+        (command, command.replace("cron:", "  d: {command: [d], queue: r}\ncron:"), "3 groups kept; tasks: d added"),
+        (command, command.replace("queue: r}", "queue: q}"), "3 groups kept; tasks: c.queue changed"),
+    ):
+        assert str(compare(config_of(old), config_of(new))) == sentence
+    back = compare(config_of(command), config_of(BASE))
+    assert [(group.name, group.because) for group in back.groups if group.action == "replaced"] == [
+        ("all", ("tasks.c.run",)),
+        ("other", ("tasks.c.run",)),
+    ]
+
+
 def test_an_outbox_is_added_changed_and_removed_in_place():
     """The sentence names the outbox and its keys; no address, which may hold a password, is in the plan."""
     before = BASE + "outboxes: {shop: {url: 'postgresql://u:hunter2@h/d', tasks: [a]}}\n"

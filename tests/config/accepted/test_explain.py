@@ -8,6 +8,7 @@ import pytest
 from fusiond.config.accepted import explain
 from fusiond.config.load import load
 from fusiond.config.model import CronEntry, Queue, Task, WorkerGroup
+from fusiond.config.model.commands import OF_COMMANDS, OF_FUNCTIONS
 from fusiond.config.secrets import hidden, hidden_config, is_secret, looks_secret, names_secret
 
 FILE = """\
@@ -25,12 +26,17 @@ queues:
   sms:
     max_length: 1000
     defaults: {expires: 5m, result_ttl: 1m}
+  dumps: {defaults: {exit_status: {retry: [75]}}}
 tasks:
   send:
     run: shop.send
     queue: sms
     result_ttl: "${TTL}"
     retry: patient
+  dump:
+    command: [pg_dump, "--file=/backup/$(day).sql", "--host=${PW}", a b]
+    queue: dumps
+    parameters: {day: {pattern: "[0-9-]+"}}
   other: {run: "${MODULE}.other", timeout: {soft: 5s, hard: 9s}, expires: null}
 cron:
   nightly:
@@ -106,6 +112,19 @@ def test_the_retry_policy_is_told_with_the_task():
     assert explained("task", "other")["retry.jitter"].shown == "25%"
 
 
+def test_a_command_is_told_as_a_shell_would_take_it():
+    """Quoted where that is needed, a `${VAR}` as it is written; each rule of a parameter, and each list of statuses."""
+    found = explained("task", "dump")
+    assert found["command"].shown == "pg_dump '--file=/backup/$(day).sql' '--host=${PW}' 'a b'"
+    assert place(found["command"]) == (line_of("command:"), "tasks.dump.command")
+    rule = {key: value.shown for key, value in found.items() if key.startswith("parameters.")}
+    assert rule == {"parameters.day.pattern": "[0-9-]+"}
+    assert (found["exit_status.retry"].shown, found["exit_status.retry"].set_by) == (
+        "75",
+        "queues.dumps.defaults.exit_status.retry",
+    )
+
+
 def test_who_serves_it_is_told():
     """The groups of a task and a queue, a `*` counted; a queue that nobody serves says so."""
     assert [value.value for value in explained("task", "send")["served by"]] == ["main", "rest"]
@@ -134,7 +153,7 @@ def test_a_group_tells_each_variable_and_what_it_runs():
 
 
 @pytest.mark.parametrize(
-    ("what", "name"), [("task", "send"), ("task", "other"), ("cron", "nightly"), ("group", "main")]
+    ("what", "name"), [("task", "send"), ("task", "other"), ("task", "dump"), ("cron", "nightly"), ("group", "main")]
 )
 def test_no_secret_is_shown(what, name):
     """Neither as text nor as data: by the variable's name, by the form of a URL, or because a ${VAR} held it."""
@@ -146,7 +165,8 @@ def test_no_secret_is_shown(what, name):
 @pytest.mark.parametrize(
     ("what", "name", "cls", "left_out"),
     [
-        ("task", "send", Task, {"name", "timeout"}),
+        ("task", "send", Task, {"name", "timeout", "command", *OF_COMMANDS}),
+        ("task", "dump", Task, {"name", "timeout", "run", "parameters", "exit_status", *OF_FUNCTIONS}),
         ("queue", "sms", Queue, {"name"}),
         ("group", "main", WorkerGroup, {"name", "environment", "scaling"}),
         ("cron", "nightly", CronEntry, {"name", "schedule", "flow", "calendars"}),
