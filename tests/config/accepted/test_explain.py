@@ -146,7 +146,7 @@ def test_no_secret_is_shown(what, name):
 @pytest.mark.parametrize(
     ("what", "name", "cls", "left_out"),
     [
-        ("task", "send", Task, {"name", "timeout"}),
+        ("task", "send", Task, {"name", "timeout", "command", "exit_status"}),
         ("queue", "sms", Queue, {"name"}),
         ("group", "main", WorkerGroup, {"name", "environment", "scaling"}),
         ("cron", "nightly", CronEntry, {"name", "schedule", "flow", "calendars"}),
