@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
-from fusiond.config.model.commands import OF_COMMANDS
 from tests.file_reference import SCHEMA, below
+
+
+#: keys that a task with `run` cannot have
+OF_COMMANDS = ("command", "parameters", "exit_status", "directory", "stdin", "progress")
 
 
 def valid(schema):
@@ -27,7 +30,7 @@ def entries(section, **fixed):
 @given(
     entries(
         "tasks", run="x.y", queue="default", priority="high", retry="p", pass_job=None, on_success=None, on_failure=None
-    ).map(lambda task: {key: value for key, value in task.items() if key not in ("command", *OF_COMMANDS)}),
+    ).map(lambda task: {k: v for k, v in task.items() if k not in OF_COMMANDS}),
     # with the arguments that the examples of `unique` and `limit` name
     entries("cron", task="t", schedule="@daily", kwargs={"user_id": 7, "account": "acme"}).map(
         lambda entry: {k: v for k, v in entry.items() if k not in ("every", "flow")}

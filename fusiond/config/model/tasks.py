@@ -83,7 +83,10 @@ Result = Annotated[
         "of a command: its standard output, which is JSON",
     ),
 ]
-Stdin = Annotated[Literal["arguments"], meanings('{"args": […], "kwargs": {…}}, the arguments of the call as JSON')]
+Stdin = Annotated[
+    Literal["nothing", "arguments"],
+    meanings("it is empty", '{"args": […], "kwargs": {…}}, the arguments of the call as JSON'),
+]
 
 
 def _timeout(value: str | Mapping[str, str | None]) -> dict[str, float]:
@@ -280,8 +283,8 @@ class Task:
     )
     #: Of a command: where its program starts. null: in the directory of the group.
     directory: Annotated[FilePath | None, Key("Directory", "/srv/shop")] = None
-    #: Of a command: what its program reads on standard input. null: nothing.
-    stdin: Annotated[Stdin | None, Key("Standard input", "arguments")] = None
+    #: Of a command: what its program reads on standard input.
+    stdin: Annotated[Stdin, Key("Standard input", "arguments")] = "nothing"
     #: Of a command: whether a line such as `::progress 0.4 half way` on its standard output says how far the job is.
     progress: Annotated[bool, Key("Progress lines", False)] = True
     #: The queue that its jobs wait in.
@@ -354,7 +357,7 @@ class Task:
             "parameters": {name: [*astuple(rule)] for name, rule in self.parameters.items()},
             "exit_status": astuple(self.exit_status),
             "directory": self.directory,
-            "stdin": self.stdin,
+            "stdin": self.stdin == "arguments",
             "progress": self.progress,
             "result": self.result,
         }

@@ -19,7 +19,7 @@ import os
 import posix
 import time
 
-from . import run, tasklog, wire
+from . import run, task_errors, tasklog, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Child:
         left = self._deadline - _monotonic()
         if left <= 0:
             self._deadline = None
-            raise run.SoftTimeout
+            raise task_errors.SoftTimeout
         _signal.setitimer(_signal.ITIMER_REAL, left)
 
     # -- outcomes --------------------------------------------------------------------------------------------------

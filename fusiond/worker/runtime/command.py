@@ -22,7 +22,7 @@ import os
 import re
 import sys
 
-from . import payload, run, task, wire
+from . import payload, task_errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Command:
 
         program, directory = self._spec["words"][0][0], self._spec["directory"] or "."
         if not os.path.isdir(directory):
-            raise task.TaskError("TASK_NOT_FOUND", f"the directory {directory} of its command is not there")
+            raise task_errors.TaskError("TASK_NOT_FOUND", f"the directory {directory} of its command is not there")
         path = os.path.join(directory, program) if "/" in program else program
         found = shutil.which(path)
         if found is None:
@@ -99,7 +99,7 @@ class Command:
         status = _wait(process, [stdout, stderr])
         if status not in self._success:
             follows = wire.SNOOZE if status in self._snooze else wire.RETRY if status in self._retry else 0
-            raise task.ProgramFailed(argv[0], status, stderr.text().strip().rpartition("\n")[2], follows)
+            raise task_errors.ProgramFailed(argv[0], status, stderr.text().strip().rpartition("\n")[2], follows)
         return self._result(stdout)
 
     # -- arguments -----------------------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class Command:
             raise payload.TaskFailed("RESULT_NOT_SERIALIZABLE", f"its standard output is not JSON: {error}") from None
 
 
-def _not_started(name: str, number: int) -> task.TaskError:
-    return task.TaskError("TASK_NOT_FOUND", f"{name}: {os.strerror(number)}; {_REMEDIES[number]}")
+def _not_started(name: str, number: int) -> task_errors.TaskError:
+    return task_errors.TaskError("TASK_NOT_FOUND", f"{name}: {os.strerror(number)}; {_REMEDIES[number]}")
 
 
 def _is_headless(path: str) -> bool:
@@ -200,7 +200,8 @@ def _value(name: str, value: Any, pattern: str | None, allowed: list[str], leadi
 def _file_of(text: str) -> int:
     """Descriptor of a file in memory with this content."""
     fd = os.memfd_create("fusiond-arguments")
-    run.write_all(fd, text.encode())
+    with open(fd, "wb", closefd=False) as file:
+        file.write(text.encode())
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
@@ -216,7 +217,7 @@ def _wait(process: subprocess.Popen[bytes], outputs: list[_Output]) -> int:
     try:
         try:
             _copy(process.pid, outputs)
-        except run.SoftTimeout:
+        except task_errors.SoftTimeout:
             _kill(process.pid, _signal.SIGTERM)
             _copy(process.pid, outputs)
             raise

@@ -31,7 +31,7 @@ import time
 from collections import deque
 from types import CoroutineType
 
-from . import errortext, job_output, job_trace, payload, run, tasklog, wire
+from . import errortext, job_output, job_trace, payload, run, task_errors, tasklog, wire
 from .child import resident_bytes
 from .job_threads import NEVER, Canceled, ConcurrentJob, JobThreads, call, described
 from .loop_socket import LoopSocket, new_loop
@@ -235,7 +235,7 @@ class ConcurrentChild:
                 job_trace.enter(json.loads(message.header).get("traceparent"), alone=False)
             try:
                 job.deadline = job.began + job.soft
-                job.timer = self._loop.call_at(job.deadline, self._stop, message.serial, run.SoftTimeout)
+                job.timer = self._loop.call_at(job.deadline, self._stop, message.serial, task_errors.SoftTimeout)
                 if self._is_awaited(row.run, function):
                     result = await self._awaitable(job, call(function, args, kwargs))
                 else:
@@ -298,7 +298,7 @@ class ConcurrentChild:
         job = self._running.get(job_output.serial.get())
         if job and _monotonic() >= job.deadline and not job.is_interrupted:
             job.is_interrupted = True
-            raise run.SoftTimeout
+            raise task_errors.SoftTimeout
 
     # -- what run.py asks of a child ------------------------------------------------------------------------------
 

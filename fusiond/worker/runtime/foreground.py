@@ -23,7 +23,8 @@ from typing import Any, Callable
 from . import errortext
 from .passed_job import PassedJob
 from .payload import TaskFailed, check_arguments, check_ran, result_json, trace
-from .task import TaskError, load_function
+from .task import load_function
+from .task_errors import TaskError
 
 #: what the group's interpreter is started with; its arguments are the request and the directories of our files
 BOOT = (

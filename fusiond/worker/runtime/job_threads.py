@@ -18,7 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import CoroutineType
 
-from . import errortext, payload, run, wire
+from . import errortext, payload, run, task_errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class JobThreads:
                     result = asyncio.run(result)
             except BaseException as error:  # noqa: BLE001 - whatever task code raises is an outcome
                 failure = error
-        except (run.SoftTimeout, Canceled) as error:  # it came a moment later
+        except (task_errors.SoftTimeout, Canceled) as error:  # it came a moment later
             failure = failure or error
         while True:
             try:
@@ -117,7 +117,7 @@ class JobThreads:
                     job.thread = None
                 # One that is on its way must not meet the next job of this thread.
                 _raise_in_thread(ctypes.c_ulong(threading.get_ident()), None)
-            except (run.SoftTimeout, Canceled):
+            except (task_errors.SoftTimeout, Canceled):
                 continue
             return result, failure
 

@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 
-from . import run, task, tasklog, usage, wire
+from . import run, task, task_errors, tasklog, usage, wire
 
 # Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
 # each child.
@@ -118,7 +118,7 @@ class OneJobChild:
         left = self._deadline - _monotonic()
         if left <= 0:
             self._deadline = None
-            raise run.SoftTimeout
+            raise task_errors.SoftTimeout
         _setitimer(_ITIMER_REAL, left)
 
 

@@ -21,7 +21,7 @@ import json
 import os
 import sys
 
-from . import errortext, refusals, startup, task, wrong_paths
+from . import errortext, refusals, startup, task, task_errors, wrong_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def main(control: int, setup: dict[str, Any]) -> None:
             faulthandler.dump_traceback_later(setup["patience"])
             try:
                 found = examine(path)
-            except task.TaskError as error:
+            except task_errors.TaskError as error:
                 found = _failure(path, error)
             faulthandler.cancel_dump_traceback_later()
             _say(sock, {"tried": path, **found})
@@ -103,7 +103,7 @@ def _is_namesake(found: Any, own: type[BaseException]) -> bool:
     return isinstance(found, type) and issubclass(found, BaseException) and not issubclass(found, own)
 
 
-def _failure(path: str, error: task.TaskError) -> dict[str, Any]:
+def _failure(path: str, error: task_errors.TaskError) -> dict[str, Any]:
     """`reason`, `message`, `detail` and `near`, the paths that may have been meant."""
     reason, detail, cause = "broken-module", "", error.__cause__
     near: list[str] = []

@@ -22,7 +22,7 @@ import sys
 import time
 from types import CoroutineType
 
-from . import errortext, job_trace, passed_job, payload, task, wire
+from . import errortext, job_trace, passed_job, payload, task, task_errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,12 +55,6 @@ _write = posix.write
 FORMAT_WITHIN = 5.0
 #: the child that this process is, once it serves
 serving: Runner | None = None
-
-
-class SoftTimeout(BaseException):
-    """The job's soft timeout is over: the task should clean up and end before it is killed at the hard timeout."""
-
-    __module__ = "fusiond"  # a traceback must not show the private package
 
 
 def run(runner: Runner, tasks: task.Tasks, job: wire.JobFields) -> tuple[int, int, bytes]:
@@ -131,7 +125,7 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
     known = own_failure(error)
     if known is not None:
         return known
-    if type(error) is task.ProgramFailed and error.status < 0:
+    if type(error) is task_errors.ProgramFailed and error.status < 0:
         # It counts as a crash, like the death of a process that runs a function. Some signals do not end this process.
         posix.kill(posix.getpid(), -error.status)
     code, words, follows = cause(error, row, soft)
@@ -146,7 +140,7 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
     except BaseException as failure:  # noqa: BLE001 - an overrun, wherever it was noticed, or a module that does not load
         _signal.setitimer(_signal.ITIMER_REAL, 0)
         why = f"(not formatted within {FORMAT_WITHIN:g} s)"
-        if not issubclass(type(failure), SoftTimeout):
+        if not issubclass(type(failure), task_errors.SoftTimeout):
             why = f"(not formatted: {errortext.type_name(type(failure))}: {errortext.message(failure)})"
         words = words or why
         document = payload.plain_error_json(code, errortext.type_name(type(error)), words)
@@ -161,23 +155,23 @@ def own_failure(error: BaseException) -> tuple[int, int, bytes] | None:
     """The outcome where this package has raised: the function does not load, or the arguments do not fit."""
     kind = type(error)
     # Not isinstance, which asks the exception for its __class__.
-    if not issubclass(kind, (payload.TaskFailed, task.TaskError)):
+    if not issubclass(kind, (payload.TaskFailed, task_errors.TaskError)):
         return None
-    outcome = wire.UNLOADED if issubclass(kind, task.TaskError) else wire.FAILED
+    outcome = wire.UNLOADED if issubclass(kind, task_errors.TaskError) else wire.FAILED
     return outcome, wire.GIVE_UP, payload.plain_error_json(error.code, "", errortext.message(error))  # type: ignore[attr-defined]
 
 
 def cause(error: BaseException, row: task.TaskRow, soft: float) -> tuple[str, str, int]:
     """Of what the task has raised: the code, the words where they are ours, what follows."""
     code, also, words = "EXCEPTION", None, ""
-    if issubclass(type(error), SoftTimeout):
+    if issubclass(type(error), task_errors.SoftTimeout):
         code, also, words = "TIMEOUT", "TimeoutError", f"ran longer than its soft timeout, {soft:g} s"
     return code, words, task.what_next(error, row, also=also)
 
 
 def _on_overrun(_number: int, _frame: FrameType | None) -> None:
     """An exception takes too long to be formatted."""
-    raise SoftTimeout
+    raise task_errors.SoftTimeout
 
 
 def on_alarm(_number: int, _frame: FrameType | None) -> None:

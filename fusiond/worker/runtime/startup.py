@@ -16,7 +16,7 @@ import posix
 import sys
 import time
 
-from . import task, wrong_paths
+from . import task, task_errors, wrong_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def preload(tasks: task.Tasks, names: list[str], directory: str, say: Callable[[
             loaded += 1
             if known is not None:
                 say(f"positional {name} {known}".encode())
-        except task.TaskError as error:
+        except task_errors.TaskError as error:
             remedy = wrong_paths.remedy(path, error, directory) if tried - loaded < MAX_REMEDIES else ""
             sentence = "; ".join(filter(None, (str(error)[:MAX_PROBLEM], remedy)))
             say_unloaded(name, error.code, sentence, say)
@@ -100,5 +100,5 @@ def load_ahead(tasks: task.Tasks, path: str) -> None:
     """Load the function before the forks, if it loads; otherwise each child says why it does not."""
     try:
         tasks.function(path)
-    except task.TaskError:
+    except task_errors.TaskError:
         pass

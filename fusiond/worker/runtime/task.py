@@ -17,6 +17,7 @@ import types
 from collections import namedtuple
 
 from . import errortext, refusals, wire
+from .task_errors import EnqueuedError, ProgramFailed, TaskError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,40 +26,6 @@ if TYPE_CHECKING:
 
 #: flag of a function that has `*args`
 _VARARGS = 4
-
-
-class TaskError(Exception):
-    """A path that gives no callable; `code` is TASK_NOT_FOUND or IMPORT_ERROR."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-    @property
-    def is_of_module(self) -> bool:
-        """Whether the path is right, and the module at it has failed."""
-        return self.__cause__ is not None
-
-
-class EnqueuedError(TaskError):
-    """A path whose module enqueues a job where it is imported."""
-
-    @property
-    def is_of_module(self) -> bool:
-        """Yes: the module is there."""
-        return True
-
-
-class ProgramFailed(Exception):
-    """The program of a command has ended with a status that is no success; negative: the signal that killed it."""
-
-    __module__ = "fusiond"
-
-    def __init__(self, program: str, status: int, last_line: str, follows: int) -> None:
-        """`last_line`: of its standard error; `follows`: wire.RETRY or wire.SNOOZE if the file says so, else 0."""
-        self.status, self.follows = status, follows
-        how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
-        super().__init__(f"{program} {how}{': ' if last_line else ''}{last_line}")
 
 
 def load(path: str) -> Callable[..., Any]:

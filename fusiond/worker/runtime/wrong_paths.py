@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import pkgutil
     from typing import Any, Callable
 
-    from . import task
+    from . import task_errors
 
 #: paths that may have been meant
 MAX_NEAR = 5
 
 
-def remedy(path: str, error: task.TaskError, directory: str) -> str:
+def remedy(path: str, error: task_errors.TaskError, directory: str) -> str:
     """What to do about a path that does not load: the path that may have been meant; "" if its module has failed."""
     if error.is_of_module or path.startswith("{"):  # that of a command has its remedy
         return ""
@@ -40,7 +40,7 @@ def remedy(path: str, error: task.TaskError, directory: str) -> str:
     return f"correct the path, or `directory`, which is {directory}, or `python`, which is {sys.executable}"
 
 
-def wrong_part(path: str, error: task.TaskError) -> tuple[str, list[str]]:
+def wrong_part(path: str, error: task_errors.TaskError) -> tuple[str, list[str]]:
     """The code of the rule that the path breaks, and the paths that may have been meant, the nearest first."""
     import pkgutil
 

@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from fusiond.worker.runtime import wire
-from fusiond.worker.runtime.task import TaskError, TaskRow, load, load_function, what_next
+from fusiond.worker.runtime.task import TaskRow, load, load_function, what_next
+from fusiond.worker.runtime.task_errors import TaskError
 
 
 @pytest.fixture

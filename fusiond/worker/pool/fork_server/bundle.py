@@ -26,13 +26,14 @@ FORK_SERVER = (
     "usage",
     "errortext",
     "refusals",
+    "task_errors",
     "task",
     "tasklog",
     "payload",
     "passed_job",
     "job_trace",
-    "run",
     "command",
+    "run",
     "child",
     "one_job_child",
     "child_start",
@@ -45,7 +46,7 @@ FORK_SERVER = (
 )
 #: the same for a group with `executor: thread` or `asyncio`; those that load asyncio come before the last one
 CONCURRENT = (*FORK_SERVER[:-1], "job_output", "job_threads", "loop_socket", "concurrent_child", FORK_SERVER[-1])
-PROBE = ("wire", "errortext", "refusals", "task", "wrong_paths", "startup", "probe")
+PROBE = ("wire", "errortext", "refusals", "task_errors", "task", "wrong_paths", "startup", "probe")
 #: where a part lies that other packages use as well
 _SHARED = {"json_depth": _PACKAGE / "json_depth.py"}
 
