@@ -34,6 +34,7 @@ _CODE: Final = re.compile(
     rf"|(?:perl|ruby|node|nodejs)[\d.]*{_OPTIONS}-(?:\w*[eE]|-eval))"
     r"(?:\w*\0(?:[-+][^\0]*\0)*)?[^\0]*\Z"
 )
+_DEFAULT: Final = Task("")
 #: what a pattern that is no regular expression raises
 _BROKEN: Final = (re.error, ValueError, OverflowError, RecursionError)
 
@@ -59,7 +60,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
 def _keys(node: Node, task: Task) -> Iterator[Problem]:
     kind, idle = ("command", OF_FUNCTIONS) if task.command else ("function", OF_COMMANDS)
     for key in (*idle, "result") if task.run and task.result.startswith("stdout") else idle:
-        if (given := node.get(key)) and given.value is not None:
+        if key in node.keys and getattr(task, key) != getattr(_DEFAULT, key):
             message = f"tasks.{task.name}: {key} has no meaning for a {kind}"
             yield node.keys[key].error("command-key", message, "remove it")
 

@@ -165,12 +165,8 @@ def test_no_secret_is_shown(what, name):
 @pytest.mark.parametrize(
     ("what", "name", "cls", "left_out"),
     [
-<<<<<<< HEAD
         ("task", "send", Task, {"name", "timeout", "command", *OF_COMMANDS}),
         ("task", "dump", Task, {"name", "timeout", "run", "parameters", "exit_status", *OF_FUNCTIONS}),
-=======
-        ("task", "send", Task, {"name", "timeout", "command", "exit_status"}),
->>>>>>> 72a340631b19c059c49c569b8597f51361c2acf7
         ("queue", "sms", Queue, {"name"}),
         ("group", "main", WorkerGroup, {"name", "environment", "scaling"}),
         ("cron", "nightly", CronEntry, {"name", "schedule", "flow", "calendars"}),

@@ -82,12 +82,13 @@ def test_the_keys_of_a_command(keys, found):
 
 
 @pytest.mark.parametrize(
-    "key", ["parameters: {}", "exit_status: {}", "directory: /srv", "stdin: arguments", "progress: false",
-            "result: stdout", "result: stdout_json"],
+    "key", [f"parameters: {{p: {RULE}}}", "exit_status: {retry: [75]}", "directory: /srv", "stdin: arguments",
+            "progress: false", "result: stdout", "result: stdout_json"],
 )  # fmt: skip
 def test_a_function_has_no_keys_of_commands(key):
     """At the task itself they are refused; as defaults they are for the commands among the tasks."""
     assert of_task(f"{{run: x.y, {key}}}") == [("command-key", key.partition(":")[0])]
+    assert of_task("{run: x.y, parameters: {}, exit_status: {}, directory: null, progress: true}") == []
     if "parameters" not in key:
         assert of_task("{run: x.y}", f"defaults: {{tasks: {{{key}}}}}\n") == []
 
