@@ -35,6 +35,8 @@ SECTIONS = {
     "rate_limit": ("queues", "*", "rate_limit"),
     "tasks": ("tasks", "*"),
     "timeout": ("tasks", "*", "timeout"),
+    "parameters": ("tasks", "*", "parameters", "*"),
+    "exit_status": ("tasks", "*", "exit_status"),
     "unique": ("tasks", "*", "unique"),
     "on_success and on_failure": ("tasks", "*", "on_failure"),
     "limit": ("tasks", "*", "limit"),

@@ -20,7 +20,7 @@ from fusiond.config.fields import keys_of
 from fusiond.config.lint import (
     broker_url,
     calls,
-    commands,
+    command_tasks,
     dashboard,
     declared_policies,
     flow_graphs,
@@ -52,7 +52,7 @@ _OF_NODES: Final = (
     names.check_similar, names.check_twice,
 )  # fmt: skip
 _OF_VALUES: Final = (
-    policies.check, calls.check, commands.check, queue_limits.check_pairs, flow_graphs.check_values,
+    policies.check, calls.check, command_tasks.check, queue_limits.check_pairs, flow_graphs.check_values,
     schedules.check_ticks, machine.check_paths, dashboard.check, outbox_keys.check,
 )  # fmt: skip
 #: what entries share or refer to: if it is wrong as a whole, nothing can be said of any entry

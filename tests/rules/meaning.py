@@ -36,7 +36,7 @@ RULES = (
     Rule(
         "snooze-once",
         "error",
-        "`snooze_on` in a policy whose jobs begin once only",
+        "`snooze_on` in a policy whose jobs begin once only, or `snooze` in a command with such a policy",
         "tasks: {a: {run: x.y, retry: p}}\n"
         "retry_policies: {p: {max_attempts: 1, max_crashes: 0, snooze_on: [«x.NotYet»]}}\n",
         "tasks: {a: {run: x.y, retry: p}}\n"

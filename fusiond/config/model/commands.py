@@ -26,7 +26,7 @@ OF_FUNCTIONS: Final = ("pass_job",)
 class Parameter:
     """The values that a placeholder of a command accepts."""
 
-    #: A regular expression that the whole value must match; its classes, such as \\d and \\w, mean ASCII characters.
+    #: A regular expression that the whole value must match; its classes, such as \d and \w, mean ASCII characters.
     pattern: Annotated[Text | None, Key("Pattern", "[0-9]{4}-[0-9]{2}-[0-9]{2}", either=True)] = None
     #: The values themselves.
     enum: Annotated[tuple[CommandWord, ...], Key("Values", ["shop", "crm"], either=True)] = ()

@@ -4,7 +4,7 @@ Commands of tasks, and the calls of them that the file has: what the program wou
 1. keys        of commands at a function's task, and of functions at a command
 2. words       a `$(` that is no placeholder; placeholders without a parameter, in the program, and in code
 3. parameters  that fill nothing, and patterns that are no regular expressions
-4. statuses    with two meanings
+4. statuses    with two meanings, and a snooze of jobs that begin once
 5. calls       of cron entries, steps of flows, and callbacks: arguments that the command does not accept
 
 Nothing is started, and no file is looked for: `machine.py` does that.
@@ -20,9 +20,9 @@ from fusiond.config.layers import place_of
 from fusiond.config.lint.calls import DeclaredCall, calls
 from fusiond.config.lint.suggest import listed
 from fusiond.config.model import Config, Task
-from fusiond.config.model.commands import OF_COMMANDS, OF_FUNCTIONS, ExitStatus, Parameter, parts_of
+from fusiond.config.model.commands import OF_COMMANDS, OF_FUNCTIONS, Parameter, parts_of
 from fusiond.config.problems import Problem
-from fusiond.config.yaml.nodes import Node, Place
+from fusiond.config.yaml.nodes import Node
 
 _NO_PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\((?!{WORD}\))")
 _LITERAL: Final = "write $$( for a literal $("
@@ -34,7 +34,6 @@ _CODE: Final = re.compile(
     rf"|(?:perl|ruby|node|nodejs)[\d.]*{_OPTIONS}-(?:\w*[eE]|-eval))"
     r"(?:\w*\0(?:[-+][^\0]*\0)*)?[^\0]*\Z"
 )
-_DEFAULT: Final = Task("")
 #: what a pattern that is no regular expression raises
 _BROKEN: Final = (re.error, ValueError, OverflowError, RecursionError)
 
@@ -45,14 +44,13 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
         for key, said in task.callbacks.items():
             target = config.tasks.get(said.task or "")
             if target and target.command and (target.parameters or target.stdin != "arguments"):
-                message = f"{key}: task {target.name!r} is a command, and the `event` fills no placeholder"
-                place, remedy = place_of(root, "tasks", name, key), "write stdin: arguments there, and no parameters"
-                yield place.error("bad-arguments", message, remedy)
+                message = f"{key}: task {target.name!r} is a command, and the `event`, a map, fills no placeholder"
+                yield place_of(root, "tasks", name, key).error("bad-arguments", message, "write stdin: arguments there")
         if node := root.get("tasks", name):
             yield from _keys(node, task)
             yield from _words(node, task)
             yield from _parameters(node, task)
-            yield from _statuses(place_of(root, "tasks", name, "exit_status"), task.exit_status)
+            yield from _statuses(root, config, task)
     for call in calls(root, config):
         yield from _call(call) if call.task.command else ()
 
@@ -60,7 +58,7 @@ def check(root: Node, config: Config) -> Iterator[Problem]:
 def _keys(node: Node, task: Task) -> Iterator[Problem]:
     kind, idle = ("command", OF_FUNCTIONS) if task.command else ("function", OF_COMMANDS)
     for key in (*idle, "result") if task.run and task.result.startswith("stdout") else idle:
-        if key in node.keys and getattr(task, key) != getattr(_DEFAULT, key):
+        if key in node.keys and getattr(task, key) != getattr(Task(""), key):
             message = f"tasks.{task.name}: {key} has no meaning for a {kind}"
             yield node.keys[key].error("command-key", message, "remove it")
 
@@ -94,11 +92,14 @@ def _parameters(node: Node, task: Task) -> Iterator[Problem]:
             yield where.error("broken-pattern", message, "write one of Python's module re")
 
 
-def _statuses(place: Place, said: ExitStatus) -> Iterator[Problem]:
+def _statuses(root: Node, config: Config, task: Task) -> Iterator[Problem]:
+    place, said = place_of(root, "tasks", task.name, "exit_status"), task.exit_status
     success, retry, snooze = ({*each} for each in (said.success, said.retry, said.snooze))
     for status in sorted(success & retry | success & snooze | retry & snooze):
         remedy = "leave it in one of success, which is [0] by default, retry and snooze"
         yield place.error("two-meanings", f"the exit status {status} has two meanings", remedy)
+    if task.command and snooze and config.retry_policies[task.retry].at_most_once:
+        yield place.error("snooze-once", f"retry: {task.retry} lets a job begin only once", "remove snooze")
 
 
 def _call(call: DeclaredCall) -> Iterator[Problem]:
