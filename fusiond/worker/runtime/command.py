@@ -64,11 +64,11 @@ class Command:
             raise task_errors.TaskError("TASK_NOT_FOUND", f"the directory {directory} of its command is not there")
         # Not by shutil.which, whose module loads three more that are written in C.
         places = [directory] if "/" in program else os.get_exec_path()
-        found = [path for place in places if os.path.isfile(path := os.path.join(place, program))]
-        path = next((each for each in found if os.access(each, os.X_OK)), None)
-        if path is None:
-            raise _not_started(program, errno.EACCES if found else errno.ENOENT)
-        if _is_headless(path):
+        there = list(filter(os.path.isfile, [os.path.join(place, program) for place in places]))
+        found = next((path for path in there if os.access(path, os.X_OK)), None)
+        if found is None:
+            raise _not_started(program, errno.EACCES if there else errno.ENOENT)
+        if _is_headless(found):
             raise _not_started(program, errno.ENOEXEC)
         return self
 
