@@ -12,7 +12,7 @@ from benchmarks.figures import Figure, machine
 from benchmarks.server import describe_server
 
 #: in the order in which they run where none is named
-MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent")
+MEASURES = ("drain", "joblog", "latency", "enqueue", "idle", "commands", "startup", "saved", "concurrent", "programs")
 #: take minutes, or need root
 NAMED_ONLY = ("scripts", "hosts", "distance", "shards", "outbox", "simulation")
 

@@ -52,11 +52,11 @@ def _fresh_run(isolation: str, count: int, jobs: int) -> tuple[float, float, flo
         return run(daemon, jobs)
 
 
-def run(daemon: Daemon, jobs: int) -> tuple[float, float, float]:
+def run(daemon: Daemon, jobs: int, task: str = "noop") -> tuple[float, float, float]:
     """Work off a backlog: seconds, and CPU seconds of the daemon and of Redis."""
     daemon.suspend(on=True)
     with daemon.client() as client:
-        client.enqueue_many(("noop",) for _ in range(jobs))
+        client.enqueue_many((task,) for _ in range(jobs))
     goal = daemon.finished() + jobs
     before = daemon.use()
     began = time.monotonic()

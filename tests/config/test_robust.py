@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from fusiond.config.load import load
 from tests.file_reference import SCHEMA, below
 
-
 #: keys that a task with `run` cannot have
 OF_COMMANDS = ("command", "parameters", "exit_status", "directory", "stdin", "progress")
 

@@ -6,7 +6,7 @@ Store in Redis how far running jobs say that they are, twice a second.
 
 What a job has said last comes with its outcome, and is stored in front of it (claims/lane.py).
 
-No job depends on it. A group without a task with `pass_job` does nothing here.
+No job depends on it. A group without commands and tasks with `pass_job` does nothing here.
 """
 
 from __future__ import annotations

@@ -59,15 +59,15 @@ class Command:
 
     def check(self) -> Command:
         """Itself. Raises TaskError if its directory or its program is not there, or cannot be executed."""
-        import shutil
-
         program, directory = self._spec["words"][0][0], self._spec["directory"] or "."
         if not os.path.isdir(directory):
             raise task_errors.TaskError("TASK_NOT_FOUND", f"the directory {directory} of its command is not there")
-        path = os.path.join(directory, program) if "/" in program else program
-        found = shutil.which(path)
+        # Not by shutil.which, whose module loads three more that are written in C.
+        places = [directory] if "/" in program else os.get_exec_path()
+        there = list(filter(os.path.isfile, [os.path.join(place, program) for place in places]))
+        found = next((path for path in there if os.access(path, os.X_OK)), None)
         if found is None:
-            raise _not_started(program, errno.EACCES if os.path.exists(path) else errno.ENOENT)
+            raise _not_started(program, errno.EACCES if there else errno.ENOENT)
         if _is_headless(found):
             raise _not_started(program, errno.ENOEXEC)
         return self
@@ -282,21 +282,22 @@ class _Output:
         open_line = lines and not lines[-1].endswith(b"\n") and data and len(lines[-1]) < _CHUNK
         self._line = lines.pop() if open_line else b""
         text = b"".join(line for line in lines if not (self._say and self._is_progress(line)))
-        if text:
-            self._log.write(text.decode(errors="replace"))
-            self._log.flush()
-            self.kept += text
-            del self.kept[: -self._keep]
+        self._write(text)
         return bool(data)
 
     def drain(self) -> None:
         """Copy what is left, an unfinished line too."""
         while self.copy():
             pass
-        if self._line:
-            self._log.write(self._line.decode(errors="replace"))
+        self._write(self._line)
+
+    def _write(self, text: bytes) -> None:
+        if text:
+            # A NUL would begin a mark, by which the dispatcher tells the jobs of a child apart.
+            self._log.write(text.decode(errors="replace").replace("\0", "\ufffd"))
             self._log.flush()
-            self.kept += self._line
+            self.kept += text
+            del self.kept[: -self._keep]
 
     def text(self) -> str:
         """The end of it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
-from . import errortext, json_depth, wire
+from . import errortext, json_depth, task_errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ def _retry_after(error: BaseException) -> float | None:
 
 def trace(error: BaseException) -> str:
     """The traceback without the frames of this package."""
+    if type(error) is task_errors.ProgramFailed:
+        return ""  # no code of the user's has raised it
     first = errortext.frames(error)
     while first is not None and first.tb_next is not None and first.tb_frame.f_code.co_filename.startswith(_OWN):
         first = first.tb_next

@@ -199,6 +199,8 @@ class Tasks:
         """Follow a new table."""
         table = json.loads(body)
         self.rows = {name.encode(): TaskRow(*row) for name, row in table["tasks"].items()}
+        if any(row.run.startswith("{") for row in self.rows.values()):
+            import subprocess  # noqa: F401 - before the forks, once for all of them
         #: retry policy → its exceptions, as in a row
         self._policies: dict[str, list[list[str]]] = table.get("policies", {})
         #: jobs, and bytes of resident memory, after which a child is replaced; None: no limit
