@@ -181,7 +181,7 @@ def catalogue(
             daemon,
             snapshot.hash,
             {
-                name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) not in (None, ())}
+                name: {field: value for field in _TASK_FIELDS if (value := getattr(task, field)) not in (None, (), "")}
                 | ({"unique": task.unique.to_text()} if task.unique else {})
                 | ({"follow": follow} if (follow := follow_of(config, task)) else {})
                 | ({"positional": names} if (names := positional.get(name)) else {})

@@ -1,9 +1,14 @@
 """Commands of tasks, and the calls that the file has of them: what `fusiond validate` says, and where it is silent."""
 
+import contextlib
+import dataclasses
+
 import pytest
+import yaml
 
 from fusiond.config.lint.reports import as_text
 from fusiond.config.load import load
+from fusiond.worker.runtime import command, payload
 
 RULE = "{pattern: '[a-z]+'}"
 
@@ -128,10 +133,15 @@ def test_a_call_of_the_file_fits_its_command(call, found):
     ],
 )  # fmt: skip
 def test_what_a_parameter_accepts(rule, value, fits):
-    """The whole value, with the classes of ASCII; a dash at its beginning only where the parameter says so."""
+    """The whole value, with the classes of ASCII, a dash first only where the parameter says so; the worker agrees."""
     task = f"{{command: [echo, $(p)], parameters: {{p: {rule}}}}}"
     found = of_task(task, f"cron: {{c: {{task: t, every: 1h, kwargs: {{p: {value}}}}}}}\n")
     assert found == ([] if fits else [("bad-arguments", value)])
+    # what the program's side says
+    loaded = load("f.yaml", environ={}, data=f"version: 1\ntasks: {{t: {task}}}\n".encode())
+    given = (dataclasses.astuple(loaded.config.tasks["t"].parameters["p"]), yaml.safe_load(value))
+    with contextlib.nullcontext() if fits else pytest.raises(payload.TaskFailed):
+        command._value("p", given[1], *given[0])
 
 
 def test_a_command_that_reads_its_arguments_takes_any():
