@@ -28,11 +28,12 @@ _NO_PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\((?!{WORD}\))")
 _LITERAL: Final = "write $$( for a literal $("
 #: behind an interpreter's name: options, and the words that -o and -W take, each with a NUL at its end
 _OPTIONS: Final = r"\0(?:(?:[-+]\w*[oW]\0\w+|[-+][^\0]*)\0)*"
-#: words that end with one that an interpreter takes as code, or with an option that has code in it: -eCODE
+#: words that end with one that an interpreter takes as code, or with an option that has code in it: -eCODE.
+#: Nothing is tried twice: the time is linear in their length
 _CODE: Final = re.compile(
-    rf"[\0/](?:(?:(?:ba|da|z|k|a|fi)?sh|(?:python|pypy)[\d.]*){_OPTIONS}-\w*c"
-    rf"|(?:perl|ruby|node|nodejs)[\d.]*{_OPTIONS}-(?:\w*[eE]|-eval))"
-    r"(?:\w*\0(?:[-+][^\0]*\0)*)?[^\0]*\Z"
+    rf"[\0/](?:(?:(?:ba|da|z|k|a|fi)?sh|(?:python|pypy)[\d.]*){_OPTIONS}-(?=\w*c)"
+    rf"|(?:perl|ruby|node|nodejs)[\d.]*{_OPTIONS}-(?=\w*[eE]|-eval)-?)"
+    r"(?:\w*+\0(?:[-+][^\0]*+\0)*+)?+[^\0]*+\Z"
 )
 #: what a pattern that is no regular expression raises
 _BROKEN: Final = (re.error, ValueError, OverflowError, RecursionError)

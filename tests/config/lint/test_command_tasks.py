@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 
 import pytest
 import yaml
@@ -204,3 +205,11 @@ def test_what_this_machine_lacks_is_warned_of(task, found, tmp_path):
     told = [each for each in loaded.problems if each.code == "missing-program"]
     assert [each.severity for each in told] == ["warning"] * bool(found), as_text(loaded.problems)
     assert not told or found in told[0].message
+
+
+def test_a_hostile_command_is_read_in_no_time():
+    """A megabyte of what looks like options costs no more than any other megabyte."""
+    words = ["sh", *["-" + "c" * 100_000, "-" + "o" * 100_000] * 4, "x", *["$(p)"] * 500, "/sh" * 30_000, "$(p)"]
+    started = time.process_time()
+    assert of_task(f"{{command: [{', '.join(words)}], parameters: {{p: {RULE}}}}}") == []
+    assert time.process_time() - started < 5
