@@ -57,6 +57,14 @@ def test_the_four_ways_in_which_a_path_leads_nowhere_are_told_apart(app):
     assert [problem["remedy"] for problem in found[:2]] == ["did you mean 'shop.send'?"] * 2
 
 
+def test_a_command_is_not_loaded(app):
+    """Beside functions, and in a file that has no function at all."""
+    command = "  b: {command: [sh, -c, 'echo \"$1\"', sh, $(day)], parameters: {day: {enum: [mon]}}}\n"
+    assert app(f"{HEAD}tasks:\n{command}", status=0) == []
+    found = app(f"{HEAD}tasks:\n  a: {{run: shop.sned}}\n{command}", shop="def send(): ...\n")
+    assert list(map(underlined, found)) == [("missing-attribute", "shop.sned")]
+
+
 def test_a_failing_import_shows_the_users_traceback_and_nothing_of_ours(app):
     """Its own frames, innermost last, once for all tasks of the module; a missing need is not a missing module."""
     found = app(
