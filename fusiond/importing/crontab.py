@@ -2,31 +2,35 @@
 A crontab, of a user or of the system.
 
 1. lines      assignments hold for the lines below them; CRON_TZ, MAILTO, SHELL and RANDOM_DELAY mean something to cron
-2. commands   each one is a cron entry over the task that runs programs: `SHELL -c COMMAND`, started in the home
-              directory as cron does; what follows an unescaped % is its input
+2. commands   each one is a task, `SHELL -c COMMAND`, started in the home directory as under cron, with a cron entry;
+              what follows an unescaped % is its input; the comment above the line is its description
 3. groups     the commands of one user with the same variables are jobs of one worker group
 
 Source of the format: crontab(5) of Vixie cron, cronie and OpenBSD.
 """
 
-import pwd
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Final
 
+from fusiond.config.problems import mask
 from fusiond.config.secrets import looks_secret, names_secret
 from fusiond.importing.draft import Draft
 from fusiond.importing.input_files import ImportOptions, SourceText
 
 _ASSIGNMENT: Final = re.compile(r"""\s*(["']?)([A-Za-z_][A-Za-z0-9_]*)\1\s*=\s*(.*)""")
 _JOB: Final = re.compile(r"\s*(@every\s+\S+|@\S+|(?:\S+\s+){4}\S+)\s+(\S.*)")
+#: what stands behind five fields if the line has six, as other programs write schedules
+_SIXTH: Final = re.compile(r"(?:[0-9*?,/~-]|MON|TUE|WED|THU|FRI|SAT|SUN)+")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-#: a heading above lines that name a user
-_HEADING: Final = re.compile(r"^\s*#.*\b(?:user|user-name|who)\b\s+(?:command|cmd)\b", re.MULTILINE | re.IGNORECASE)
-#: accounts that most machines have, and this one may not have
-_ACCOUNTS: Final = frozenset({"root", "nobody", "daemon", "www-data", "postgres", "nginx", "apache", "git", "mail"})
+#: a heading above lines that name a user; and any other
+_HEADING: Final = re.compile(r"^\s*#.*\b(?:user(?:-?name)?|who)\s+(?:command|cmd)\b", re.MULTILINE | re.IGNORECASE)
+_COLUMNS: Final = re.compile(r"\b(?:dom|dow|command|cmd)\b")
+_SUDO: Final = re.compile(r"(?:^|[\s;&|(])(?:sudo|su|doas)\s")
+#: runs what follows with $0 as its input
+_WITH_INPUT: Final = ("/bin/sh", "-c", 'printf %s "$0" | "$@"')
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})
 _PERCENT: Final = re.compile(r"(?<!\\)%")
 _SKIPPED: Final = frozenset({"MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "LOGNAME", "USER"})
@@ -47,6 +51,10 @@ _IDLE: Final = _SHELLS | {
 }
 #: cron entries are called after the program; characters of such a name
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{2,}")
+#: how a line of a crontab begins
+_BEGINS: Final = frozenset("0123456789*@")
+#: characters of a description
+_LONGEST: Final = 200
 
 
 @dataclass(slots=True)
@@ -64,9 +72,9 @@ def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> 
     """Put each line of each file into the draft."""
     draft.remark("cron reads a schedule in the time zone of its machine; an entry without `timezone` is read in UTC.")
     draft.remark("cron mails what a command prints; here it is in the log, and `fusiond job show` has the end of it.")
-    draft.remark(
-        "cron ends no command; here the task's `timeout` does, and a shutdown after the group's drain_timeout."
-    )
+    draft.remark("cron ends no command; here `timeout` does, and a shutdown after the group's drain_timeout.")
+    draft.of_tasks.values |= {"retry": "none", "timeout": "1d"}
+    draft.of_tasks.say("cron starts a command once, whatever becomes of it, and ends none")
     for each in inputs:
         _File(each, draft, options).read()
 
@@ -84,15 +92,20 @@ class _File:
 
     def read(self) -> None:
         """Take each line."""
+        above: list[str] = []
         for number, line in enumerate(self._source.text.split("\n"), 1):
-            if line.strip() and not line.lstrip().startswith("#"):
-                self._line(line, f"{self._source.name}, line {number}")
+            if line.lstrip().startswith("#"):
+                above.append(line.strip(" \t#"))
+                continue
+            if line.strip():
+                self._line(line, f"{self._source.name}, line {number}", _description(above))
+            above = []
 
-    def _line(self, line: str, where: str) -> None:
+    def _line(self, line: str, where: str, description: str) -> None:
         if found := _ASSIGNMENT.fullmatch(line):
             self._assign(found[2], _unquoted(found[3]), where)
         elif found := _JOB.fullmatch(line):
-            self._job(found[1], found[2], where)
+            self._job(found[1], found[2], where, description)
         else:
             self._draft.leave_out(f"{where}, {_short(line)}", "neither a schedule with a command nor an assignment")
 
@@ -114,38 +127,45 @@ class _File:
         elif name not in _SKIPPED:
             self._settings.environment = {**self._settings.environment, name: value}
 
-    def _job(self, schedule: str, rest: str, where: str) -> None:
+    def _job(self, schedule: str, rest: str, where: str, description: str) -> None:
         user, command = "", rest
         if self._has_users:
             user, command = [*rest.split(None, 1), ""][:2]
-        if not command:
+        if _SIXTH.fullmatch(rest.split(None, 1)[0]):
+            reason = "it has six fields before the command, and cron reads five; for seconds write `every: 30s`"
+            self._draft.leave_out(f"{where}, {_short(f'{schedule} {rest}')}", reason)
+        elif not command:
             self._draft.leave_out(f"{where}, {_short(rest)}", "no command follows the user")
         elif schedule == "@reboot":
             reason = "there is no schedule for the start of the machine; a systemd unit of its own does that"
             self._draft.leave_out(f"{where}, {_short(rest)}", reason)
         else:
-            self._entry(schedule, user, command, where)
+            self._entry(schedule, user, command, where, description)
 
-    def _entry(self, schedule: str, user: str, command: str, where: str) -> None:
-        task = self._task(user)
+    def _entry(self, schedule: str, user: str, command: str, where: str, description: str) -> None:
         words, given = _split(command)
-        comments = [where, *_doubts(schedule)]
+        comments = [where]
+        if _SUDO.search(words):
+            comments.append("sudo and su do not work in jobs: remove them, and name that user as `user` of the group")
+        if words.startswith("root ") and not self._has_users:
+            comments.append("`root` is taken for a program; if it is the user, import the file with --system")
         argv = [self._settings.shell, "-c", words]
         if PurePath(self._settings.shell).name in _SHELLS and not words.startswith("cd /"):
             argv[2] = f"cd; {words}"
+        if given is not None:
+            argv = [*_WITH_INPUT, given, *argv]
+            comments.append("what follows a % without a backslash is the input of the command, as in cron")
+        more = {"description": description} if description else {}
+        task = self._draft.command(_name_of(words), self._queue(user), argv, *comments, **more)
         values: dict[str, Any] = {"task": task, **_timing(schedule)}
         if self._settings.timezone and "schedule" in values:
             values["timezone"] = self._settings.timezone
         if self._settings.jitter:
             values["jitter"] = f"{self._settings.jitter}m"
-        values |= {"overlap": "allow", "args": [argv]}
-        if given is not None:
-            values["kwargs"] = {"input": given}
-            comments.append("what follows a % without a backslash is the input of the command, as in cron")
-        self._draft.put("cron", _name_of(words), values, *comments)
+        self._draft.put("cron", task, {**values, "overlap": "allow"}, *_doubts(schedule))
 
-    def _task(self, user: str) -> str:
-        """The task that runs commands of this user with the present variables, in a group of its own."""
+    def _queue(self, user: str) -> str:
+        """The queue of this user's commands with the present variables, which a group of the same name serves."""
         environment = self._settings.environment
         groups = self._draft.sections["workers"]
         values: dict[str, Any] = {"processes": 4, "drain_timeout": "5m"}
@@ -155,28 +175,28 @@ class _File:
             if {key: value for key, value in group.values.items() if key != "queues"} == values:
                 return name
         name = self._draft.queue(_free(f"cron_{user}" if user else "cron", groups))
-        self._draft.group(name, {"queues": [name], **values})
-        comment = "cron starts a command once, whatever becomes of it: `retry: none`"
-        return self._draft.command(name, name, comment, retry="none", timeout="1d")
+        return self._draft.group(name, {"queues": [name], **values})
 
 
 def _has_users(source: SourceText) -> bool:
-    """Whether the lines name a user behind the schedule."""
-    if source.name == "/etc/crontab" or PurePath(source.name).parent == PurePath("/etc/cron.d"):
+    """Whether the lines name a user behind the schedule: by the file's place, or by a heading."""
+    path = Path(source.name).absolute()
+    if path == Path("/etc/crontab") or path.parent == Path("/etc/cron.d"):
         return True
     jobs = [found[2] for line in source.text.split("\n") if (found := _JOB.fullmatch(line))
             and not line.lstrip().startswith("#") and not _ASSIGNMENT.fullmatch(line)]  # fmt: skip
-    firsts = [rest.split(None, 1) for rest in jobs]
-    if not firsts or not all(len(words) == 2 and _USER.fullmatch(words[0]) for words in firsts):
-        return False
-    return bool(_HEADING.search(source.text)) or all(_is_account(words[0]) for words in firsts)
+    are_users = all(len(words := rest.split(None, 1)) == 2 and _USER.fullmatch(words[0]) for rest in jobs)
+    return are_users and bool(_HEADING.search(source.text))
 
 
-def _is_account(name: str) -> bool:
-    try:
-        return name in _ACCOUNTS or bool(pwd.getpwnam(name))
-    except KeyError:
-        return False
+def _description(above: Sequence[str]) -> str:
+    """What the comment above a line says, without headings, and lines that are commented out."""
+    said = [
+        line
+        for line in above
+        if not (_COLUMNS.search(line) or _ASSIGNMENT.fullmatch(line) or (line[:1] in _BEGINS and _JOB.fullmatch(line)))
+    ]
+    return mask(" ".join(" ".join(said).split()))[:_LONGEST]
 
 
 def _timing(schedule: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ once; one with other values gets a number behind its name.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,7 +23,6 @@ _MOST_LEFT_OUT: Final = 1000
 #: the group that serves the queues that no other group serves
 MAIN: Final = "main"
 DEFAULT_QUEUE: Final = "default"
-COMMAND: Final = "fusiond.tasks.command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,10 @@ class Draft:
         """Say more of a queue, `default` included."""
         self.sections["queues"].setdefault(self.queue(name), DraftEntry({})).values.update(values)
 
-    def command(self, name: str, queue: str, *comments: str, **values: Any) -> str:
-        """Add a task that runs a program; returns its name."""
-        settings = {"run": COMMAND, **({} if queue == DEFAULT_QUEUE else {"queue": queue}), **values}
-        return self.put("tasks", name, settings, *comments)
+    def command(self, name: str, queue: str, words: Sequence[str], *comments: str, **values: Any) -> str:
+        """Add a task that runs a program with these words; returns its name."""
+        settings = {"command": [word.replace("$(", "$$(") for word in words], **values}
+        return self.put("tasks", name, settings if queue == DEFAULT_QUEUE else {**settings, "queue": queue}, *comments)
 
     def group(self, name: str, values: dict[str, Any], *comments: str) -> str:
         """Add a worker group; returns its name."""

@@ -1,9 +1,10 @@
 """
 CronJobs of Kubernetes.
 
-The command of a CronJob's container becomes a cron entry over the task that runs programs, on the host itself: there is
-no image, so the program must be installed there. Each CronJob has a task of its own, with the deadline and the retries
-of its job template.
+1. command   that of a CronJob's container becomes a task, on the host itself: there is no image, so the program must be
+             installed there. `$(NAME)` is the value of a variable, as in Kubernetes; env(1) sets the variables
+2. task      it has the deadline and the retries of the job template, and the container's directory
+3. entry     when it ticks
 
 Source of the format: the reference of CronJob v1, JobSpec v1 and PodSpec v1.
 """
@@ -31,7 +32,7 @@ _WITHOUT: Final = {
     "parallelism": "one job runs the command once; enqueue as many as you need",
     "completions": "one job runs the command once; enqueue as many as you need",
     "completionMode": "one job runs the command once",
-    "podFailurePolicy": "`retry_on` and `give_up_on` of a retry policy name exceptions, not exit codes",
+    "podFailurePolicy": "`exit_status` of the task says which statuses are tried again",
 }
 _OF_PODS: Final = {
     "initContainers": "the command of the container only is run; make a flow of several steps",
@@ -52,6 +53,8 @@ _OF_CONTAINERS: Final = {
 def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> None:
     """Put each CronJob of each file into the draft."""
     draft.remark("Kubernetes reads a schedule in the time zone of its controllers, mostly UTC, as an entry here does.")
+    draft.of_tasks.values |= {"timeout": "1d"}
+    draft.of_tasks.say("Kubernetes ends no job without activeDeadlineSeconds; here each task has a timeout")
     found = 0
     for each in inputs:
         for document in documents(each.name, each.text):
@@ -102,16 +105,18 @@ class _CronJob:
                 if map_.get(key):
                     self._without(key, reason)
         environment = self._environment()
-        argv = [self._expanded(word, environment) for word in self._words()]
-        if not argv:
-            reason = "it has no command, so its image's is run, which is not known here; write it into `args`"
-            self._without("command", reason)
+        command, given = (_list(self._container, key) for key in ("command", "args"))
+        words = [self._expanded(str(word), environment) for word in [*command, *given]]
+        # Where it has `args` only, they are the whole command, or options of a program that its image names.
+        if not words or (not command and words[0].startswith("-")):
+            self._without("command", "its image's program is run, which is not known here; add a task that names it")
             return
+        if not command:
+            self._without("command", "`args` were taken for it; if its image has an entry point, write it before them")
         self._group()
-        values: dict[str, Any] = {"task": self._task(), **self._timing(), "args": [argv]}
-        more = {"env": environment, "cwd": self._container.get("workingDir")}
-        if kwargs := {key: value for key, value in more.items() if value}:
-            values["kwargs"] = kwargs
+        if environment:
+            words = ["env", *(f"{name}={value}" for name, value in environment.items()), *words]
+        values = {"task": self._task(words), **self._timing()}
         self._draft.put("cron", self.name, values, self._where)
 
     def _timing(self) -> dict[str, Any]:
@@ -130,19 +135,18 @@ class _CronJob:
             values["suspended"] = True
         return values
 
-    def _task(self) -> str:
+    def _task(self, words: list[str]) -> str:
         """A task with the deadline and the retries of the job template."""
         settings: dict[str, Any] = {"retry": self._policy()}
         comments = []
+        if directory := self._container.get("workingDir"):
+            settings["directory"] = str(directory)
         if deadline := _seconds(self._job.get("activeDeadlineSeconds")):
             settings["timeout"] = written(deadline)
             comments = ["activeDeadlineSeconds is for all attempts together; here each one has this time"]
-        else:
-            settings["timeout"] = "1d"
-            comments = ["it has no activeDeadlineSeconds; here each task has a timeout"]
         if keep := _seconds(self._job.get("ttlSecondsAfterFinished")):
             settings |= {"result_ttl": written(keep), "failure_ttl": written(keep)}
-        return self._draft.command(self.name, _QUEUE, *comments, **settings)
+        return self._draft.command(self.name, _QUEUE, words, *comments, **settings)
 
     def _policy(self) -> str:
         limit = self._job.get("backoffLimit", _BACKOFF_LIMIT)
@@ -157,10 +161,6 @@ class _CronJob:
         self._draft.queue(_QUEUE)
         values = {"queues": [_QUEUE], "processes": 4, "drain_timeout": "5m"}
         self._draft.group(_QUEUE, values, "the commands of all CronJobs; each takes a process while it runs")
-
-    def _words(self) -> list[str]:
-        command = _list(self._container, "command")
-        return [str(word) for word in [*command, *_list(self._container, "args")]] if command else []
 
     def _environment(self) -> dict[str, str]:
         """The variables whose values are in the manifest, and are not secrets."""

@@ -2,7 +2,7 @@
 Sidekiq: config/sidekiq.yml, and the schedules of sidekiq-cron and sidekiq-scheduler.
 
 1. settings    queues with weights become a worker group; `limits` of sidekiq-limit_fetch become `max_running`
-2. schedules   each entry is a cron entry over a task that has `bin/rails runner` run the job's class
+2. schedules   each entry is a cron entry, and a task whose command has `bin/rails runner` run the job's class
 3. retries     25, or `max_retries`, as the retry policy `sidekiq`
 
 What the classes say of themselves, `sidekiq_options`, is in Ruby code and not known here.
@@ -154,13 +154,13 @@ def _schedule(name: str, item: Mapping[str, Any], where: str, draft: Draft, opti
     for key in sorted(item.keys() - _READ):
         draft.leave_out(f"{where}, {key}", "the entries of a schedule have no such key here")
     queue = draft.queue(str(item.get("queue") or item.get("queue_name") or DEFAULT_QUEUE))
-    values = {"task": draft.command(str(class_), queue), **found}
+    values = {"task": draft.command(str(class_), queue, argv), **found}
     if options.timezone and "schedule" in found:
         values.setdefault("timezone", options.timezone)
     if item.get("enabled") is False or item.get("status") == "disabled":
         values["suspended"] = True
     description = [str(item["description"])] if item.get("description") else []
-    draft.put("cron", name, {**values, "overlap": "allow", "args": [argv]}, where, *description)
+    draft.put("cron", name, {**values, "overlap": "allow"}, where, *description)
 
 
 def _timing(item: Mapping[str, Any], where: str, draft: Draft) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 Solid Queue: config/queue.yml and config/recurring.yml, of one environment.
 
 1. workers     each becomes a worker group; each of its threads is a process here
-2. recurring   each becomes a cron entry over a task that has `bin/rails runner` run the class or the command
+2. recurring   each becomes a cron entry, and a task whose command has `bin/rails runner` run the class or the code
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,6 +105,6 @@ def _recurring(name: str, item: Any, where: str, draft: Draft, options: ImportOp
     if options.timezone and "schedule" in found:
         found.setdefault("timezone", options.timezone)
     queue = draft.queue(str(item.get("queue") or DEFAULT_QUEUE))
-    values = {"task": draft.command(task, queue), **found, "overlap": "allow", "args": [argv]}
+    values = {"task": draft.command(task, queue, argv), **found, "overlap": "allow"}
     description = [str(item["description"])] if item.get("description") else []
     draft.put("cron", name, values, f"{where}: {item['schedule']}", *description)

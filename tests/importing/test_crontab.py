@@ -1,12 +1,17 @@
+import os
+import subprocess
+
 import pytest
 
-from fusiond.tasks.programs import command
+from fusiond.importing import crontab
+from fusiond.importing.draft import Draft
+from fusiond.importing.input_files import ImportOptions, SourceText
 from tests.support.imported_file import DATA, import_files, import_text
 
 
 def commands(found):
     """Entry → what its shell runs."""
-    return {name: entry.args[0][2] for name, entry in found.config.cron.items()}
+    return {name: found.words(name)[2] for name in found.config.cron}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.crontab")), ids=lambda path: path.name)
@@ -30,11 +35,12 @@ def test_a_users_crontab_keeps_schedules_and_variables():
 
 
 @pytest.mark.parametrize(
-    ("name", "user"), [("cron.d", "root"), ("mirror", "source-mirror"), ("system", "root"), ("bash", None)]
+    ("name", "user", "is_system"),
+    [("cron.d", "root", True), ("mirror", "source-mirror", None), ("system", "root", None), ("bash", None, None)],
 )
-def test_a_system_crontab_names_users(name, user):
-    """The user column is found, by the heading or by accounts that are known, and is not part of the command."""
-    found = import_files("crontab", DATA / f"{name}.crontab")
+def test_a_system_crontab_names_users(name, user, is_system):
+    """The user column is found, by the heading or by `--system`, and is not part of the command."""
+    found = import_files("crontab", DATA / f"{name}.crontab", has_users=is_system)
     assert {group.user for group in found.config.workers.values()} == {user}
     assert not any(text.startswith(f"cd; {user} ") for text in commands(found).values())
 
@@ -43,10 +49,66 @@ def test_the_imported_command_does_what_cron_would(tmp_path):
     """It starts in the home directory with the variables, and reads what follows the %."""
     text = "A=1\n* * * * * pwd; echo $A \\%d; cat %one%two\n"
     found = import_text("crontab", tmp_path, text)
-    (entry,) = found.config.cron.values()
-    environment = {**found.config.workers["cron"].environment, "HOME": str(tmp_path)}
-    done = command(*entry.args, **entry.kwargs, env=environment)
-    assert done["stdout"] == f"{tmp_path}\n1 %d\none\ntwo\n"
+    (entry,) = found.config.cron
+    environment = {**os.environ, **found.config.workers["cron"].environment, "HOME": str(tmp_path)}
+    done = subprocess.run(found.words(entry), env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}\n1 %d\none\ntwo\n"
+
+
+def test_each_command_is_a_task_that_tells_what_the_comment_above_it_says(tmp_path):
+    """The same command is one task; no text of a shell is a placeholder. cron's defaults stand once."""
+    text = (
+        "# m h dom mon dow command\n# Dumps the shop\n#0 3 * * * old\n0 4 * * * dump $(date) $$\n\n"
+        "5 4 * * * dump other\n# Dumps the shop\n0 16 * * * dump $(date) $$\n"
+    )
+    found = import_text("crontab", tmp_path, text)
+    first, second = found.config.tasks.values()
+    assert (first.description, first.retry, first.timeout.soft) == ("Dumps the shop", "none", 86400)
+    assert second.description is None
+    assert commands(found) == {
+        "dump": "cd; dump $(date) $$", "dump_2": "cd; dump other", "dump_3": "cd; dump $(date) $$",
+    }  # fmt: skip
+    assert "dump $$(date)" in found.text
+    assert found.text.count("retry: none, timeout: 1d") == found.text.count("retry") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "command"),
+    [
+        ("*/5 * * * * git -C /srv/app pull\n", None, "cd; git -C /srv/app pull"),
+        ("0 4 * * * root thing\n", None, "cd; root thing"),
+        ("# m h dom mon dow   username command\n0 4 * * * shopper /usr/bin/thing\n", "shopper", "cd; /usr/bin/thing"),
+        ("# * * * * *  user-name command to be executed\n@daily ada thing\n", "ada", "cd; thing"),
+    ],
+)
+def test_a_word_is_a_user_only_where_the_file_says_so(tmp_path, text, user, command):
+    """An account of this machine has a name that is a program's, too."""
+    found = import_text("crontab", tmp_path, text)
+    assert list(commands(found).values()) == [command]
+    assert [group.user for group in found.config.workers.values()] == [user]
+    assert ("import the file with --system" in found.comments) == ("root" in command)
+
+
+@pytest.mark.parametrize("name", ["/etc/crontab", "/etc/cron.d/shop"])
+def test_the_files_of_the_system_name_users(name):
+    """By their place."""
+    draft = Draft()
+    crontab.read([SourceText(name, "0 4 * * * git pull\n")], draft, ImportOptions())
+    assert draft.sections["tasks"]["pull"].values["queue"] == "cron_git"
+
+
+def test_six_fields_are_left_out(tmp_path):
+    """The sixth would be the program: of `*`, the first file of the home directory."""
+    text = "*/6 * * * * * echo hi ; sleep 1\n0 0 12 * * ? noon\n0 30 4 * * MON-FRI dump\n1 2 * * * 7z a b\n"
+    found = import_text("crontab", tmp_path, text)
+    assert commands(found) == {"7z": "cd; 7z a b"}
+    assert found.comments.count("it has six fields before the command, and cron reads five") == 3
+
+
+def test_a_command_with_sudo_says_what_to_do(tmp_path):
+    """A job of an ordinary user gets no further rights."""
+    found = import_text("crontab", tmp_path, "1 2 * * * cd /srv && sudo -u ada sync\n3 4 * * * pseudo run\n")
+    assert found.comments.count("sudo and su do not work in jobs: remove them, and name that user as `user`") == 1
 
 
 def test_assignments_hold_for_the_lines_below(tmp_path):
@@ -57,10 +119,11 @@ def test_assignments_hold_for_the_lines_below(tmp_path):
     )
     found = import_text("crontab", tmp_path, text)
     first, second, third, fourth = found.config.cron.values()
+    *_, third_name, fourth_name = found.config.cron
     assert (first.timezone, first.jitter, second.schedule, third.every) == ("Europe/Berlin", 180, "@daily", 60)
     assert [group.environment["A"] for group in found.config.workers.values()] == ["1", "2"]
-    assert (fourth.every, fourth.args[0][2]) == (5400, "print(2)")
-    assert list(third.args) == [["/usr/bin/python3", "-c", "print(1)"]]
+    assert (fourth.every, found.words(fourth_name)[2]) == (5400, "print(2)")
+    assert found.words(third_name) == ["/usr/bin/python3", "-c", "print(1)"]
     assert "MAILTO=ops@example.com: no mail is sent" in found.comments
     assert "API_TOKEN: it seems to be a secret" in found.comments
     assert "xyz" not in found.text

@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusiond.config.load import load
+from fusiond.config.model.commands import parts_of
 from fusiond.importing.draft import Draft, Reference, name_from
 from fusiond.importing.draft_text import text_of
 
@@ -18,7 +19,7 @@ VALUES = st.recursive(
 def test_any_value_is_read_back_as_it_was(value):
     """Whatever is in an argument: quotes, dollars, line ends, words that YAML takes for other types."""
     draft = Draft()
-    task = draft.command("run", "default")
+    task = draft.put("tasks", "run", {"run": "a.b"})
     draft.put("cron", "tick", {"task": task, "every": "5m", "args": [value]}, "a comment\nwith two lines: {")
     draft.finish()
     text, lines = text_of(draft, "x")
@@ -26,6 +27,18 @@ def test_any_value_is_read_back_as_it_was(value):
     assert found.config is not None, [str(problem) for problem in found.problems]
     assert list(found.config.cron["tick"].args) == [value]
     assert set(lines.values()) >= {("cron", "tick"), ("tasks", "run")}
+
+
+@given(st.lists(st.text(st.sampled_from("$$(){a") | TEXT), min_size=1))
+def test_any_word_of_a_command_is_read_back_as_it_was(words):
+    """No text becomes a placeholder, nor a reference."""
+    draft = Draft()
+    draft.command("run", "default", words)
+    draft.finish()
+    text, _ = text_of(draft, "x")
+    found = load("fusion.yaml", environ={}, data=text.encode(errors="surrogatepass"), elsewhere=True)
+    assert found.config is not None, [str(problem) for problem in found.problems]
+    assert [parts_of(word) for word in found.config.tasks["run"].command] == [[word] for word in words]
 
 
 def test_a_reference_is_a_number_of_the_environment():

@@ -18,7 +18,7 @@ def test_a_file_of_many_bad_lines_is_read_in_one_pass(tmp_path):
 
 def test_more_entries_than_a_file_has_room_for_are_refused(tmp_path):
     """With a sentence, soon."""
-    with pytest.raises(ImportRefused, match="there are more than 5,000 entries for cron"):
+    with pytest.raises(ImportRefused, match="there are more than 5,000 entries for tasks"):
         import_text("crontab", tmp_path, "".join(f"1 2 * * * run {number}\n" for number in range(30_000)))
 
 

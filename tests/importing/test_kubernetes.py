@@ -20,9 +20,8 @@ def test_what_a_cronjob_says_is_kept():
         "30 4 * * 0", "Europe/Madrid", "replace", "last",
     )  # fmt: skip
     assert (task.timeout.soft, found.config.retry_policies[task.retry].max_attempts) == (900, 3)
-    assert entry.kwargs["env"] == {"KEEP": "3"}
-    shell, option, script = entry.args[0]
-    assert (shell, option) == ("/bin/bash", "-c")
+    *first, script = found.words("build-cleaner")
+    assert first == ["env", "KEEP=3", "/bin/bash", "-c"]
     # Kubernetes replaces $(KEEP), and the shell what else there is
     assert "head -n -3);" in script
     assert 'echo "$(date -Is) ${BUILD} is deleted"' in script
@@ -40,11 +39,12 @@ def test_a_deadline_and_a_forbidden_overlap():
 def test_lists_and_several_documents(tmp_path):
     """Each CronJob is found; what is none, or has no command, is a comment."""
     found = import_files("kubernetes", DATA / "hello.cronjob.yaml")
-    assert set(found.config.cron) == {"farewell"}
+    assert set(found.config.cron) == {"farewell", "greeting"}
     assert (found.config.cron["farewell"].schedule, found.config.cron["farewell"].timezone) == (
         "0 18 * * *", "Asia/Tokyo",
     )  # fmt: skip
-    assert "greeting, command: it has no command" in found.comments
+    assert found.config.tasks["greeting"].command == ("/bin/sh", "-c", "date; echo Hello")
+    assert "greeting, command: `args` were taken for it" in found.comments
     assert "Deployment: only a CronJob" in found.comments
 
 
@@ -54,8 +54,23 @@ def test_a_manifest_without_a_cronjob_is_refused(tmp_path):
         import_text("kubernetes", tmp_path, "kind: Deployment\n")
 
 
-def test_an_interval_of_the_controller(tmp_path):
+CONTAINER = (
+    "kind: CronJob\nmetadata: {{name: a}}\n"
+    "spec: {{schedule: '{}', jobTemplate: {{spec: {{template: {{spec: {{containers: [{{name: a, {}}}]}}}}}}}}}}\n"
+)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("@every 1h30m", 5400), ("@every  1h0m0s", 3600)])
+def test_an_interval_of_the_controller(tmp_path, text, seconds):
     """robfig/cron, which reads the schedule, knows `@every`, too."""
-    body = "jobTemplate: {spec: {template: {spec: {containers: [{name: a, command: [ls]}]}}}}"
-    text = f"kind: CronJob\nmetadata: {{name: a}}\nspec: {{schedule: '@every 1h30m', {body}}}\n"
-    assert import_text("kubernetes", tmp_path, text).config.cron["a"].every == 5400
+    found = import_text("kubernetes", tmp_path, CONTAINER.format(text, "command: [ls], workingDir: /srv"))
+    assert (found.config.cron["a"].every, found.config.tasks["a"].directory) == (seconds, "/srv")
+    assert found.config.tasks["a"].timeout.soft == 86400
+
+
+@pytest.mark.parametrize("container", ["image: a", "args: [--all]"])
+def test_a_cronjob_whose_image_names_the_program_is_a_comment(tmp_path, container):
+    """Alone, or with options for it."""
+    found = import_text("kubernetes", tmp_path, CONTAINER.format("@daily", container))
+    assert not found.config.tasks
+    assert "a, command: its image's program is run, which is not known here" in found.comments

@@ -54,11 +54,12 @@ def test_limits_of_limit_fetch():
 
 def test_schedules_of_sidekiq_scheduler():
     """Intervals, seconds in front, a zone behind, arguments; what runs once is a comment."""
-    cron = import_files("sidekiq", DATA / "limits.sidekiq.yml").config.cron
+    found = import_files("sidekiq", DATA / "limits.sidekiq.yml")
+    cron = found.config.cron
     assert set(cron) == {"tidy_sessions", "report", "pulse"}
     assert (cron["tidy_sessions"].every, cron["pulse"].every, cron["pulse"].suspended) == (3600, 15, True)
     assert (cron["report"].schedule, cron["report"].timezone) == ("30 6 * * *", "Europe/Berlin")
-    runner, word, code, given = cron["report"].args[0]
+    runner, word, code, given = found.words("report")
     assert (runner, word, code) == ("bin/rails", "runner", "ReportJob.new.perform(*JSON.parse(ARGV[0]))")
     assert json.loads(given) == ["daily", {"full": True}]
 
@@ -67,8 +68,8 @@ def test_schedules_of_sidekiq_cron():
     """A task for each class, in the queue of the entry."""
     found = import_files("sidekiq", DATA / "cron.schedule.yml", DATA / "arguments.schedule.yml")
     assert found.config.tasks["Internal.CheckVersionsJob"].queue == "scheduled"
-    assert found.config.cron["give_yearly_badges"].args[0][3] == '["", "yearly", ""]'
-    assert found.config.cron["send_digest"].args[0][2] == "Mails::SendDigestWorker.new.perform"
+    assert found.words("give_yearly_badges")[3] == '["", "yearly", ""]'
+    assert found.words("send_digest")[2] == "Mails::SendDigestWorker.new.perform"
     assert found.config.tasks["ForgetPathWorker"].retry == "sidekiq"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fusiond.config.load import load
 from fusiond.config.model import Config
+from fusiond.config.model.commands import parts_of
 from fusiond.importing.finished_file import imported
 from fusiond.importing.input_files import ImportOptions
 
@@ -18,6 +19,11 @@ class Imported:
     text: str
     config: Config
     warnings: list[str]
+
+    def words(self, entry: str) -> list[str]:
+        """The words with which the program of a cron entry is started."""
+        task = self.config.tasks[self.config.cron[entry].task]
+        return [part for word in task.command for part in parts_of(word)]
 
     @property
     def comments(self) -> str:
