@@ -262,6 +262,11 @@ def job_output(state: Path) -> Path:
     return state / "output"
 
 
+def slot_number(state: Path, variable: str, number: int) -> Path:
+    """Locked while a child has this number as the value of this variable."""
+    return state / "slot-numbers" / f"{variable}.{number}"
+
+
 def web_url(runtime: Path) -> Path:
     """Where the dashboard listens now, for commands; it is missing while it does not."""
     return runtime / "web.url"

@@ -86,6 +86,13 @@ RULES = (
         "workers: {m: {isolation: process, executor: asyncio, concurrency: 50}}\n",
     ),
     Rule(
+        "shared-numbers",
+        "error",
+        "two groups that would give the same number by the same `slot_variable`",
+        "workers: {a: {slot_variable: GPU}, b: {slot_variable: «GPU»}}\n",
+        "workers: {a: {slot_variable: GPU}, b: {slot_variable: CARD}}\n",
+    ),
+    Rule(
         "broken-glob",
         "error",
         "a glob of `hosts` that no host can match",

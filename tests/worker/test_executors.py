@@ -233,6 +233,21 @@ def test_a_job_that_ends_its_process_fails_and_no_other_does(place):
     assert all(place.job(id_).crashes <= 2 for id_ in beside)
 
 
+def test_a_job_that_runs_alone_is_not_kept_back_by_others_where_no_child_can_be_added(place):
+    """With a `slot_variable`, a child is replaced for it."""
+    policies = {"alone": RetryPolicy(max_crashes=0)}
+    place.start(executor="asyncio", concurrency=3, slot_variable="GPU", policies=policies)
+    path, crowd = place.path(), 0
+    for number in range(6):  # no child is idle when the next one comes
+        place.enqueue("held_awaiting", path, 0.1 + number / 100)
+    alone = place.enqueue("echo", header={"retry": b'"alone"'})
+    while place.status(alone) != "finished":
+        place.enqueue("held_awaiting", path, 0.05)
+        time.sleep(0.01)  # less than a job takes of a child
+        crowd += 1
+        assert crowd < 1000
+
+
 # -- the end of a child -----------------------------------------------------------------------------------------------
 
 

@@ -144,7 +144,7 @@ def test_more_processes_than_the_socket_holds_commands(place):
 @pytest.fixture
 def child():
     """A child that no process is behind, in a slot of its own."""
-    slot = Slot.make(1, lambda *_: None, ChildKind.of(model.WorkerGroup("main", isolation="process")))
+    slot = Slot.make(1, lambda *_: None, ChildKind.of(model.WorkerGroup("main", isolation="process"), Path()))
     child = slot.fork(Mock(), b"")
     yield child
     child.socket.close()

@@ -212,12 +212,17 @@ def _group_change(old: Config, new: Config, name: str) -> GroupChange:
     loaded = {task.name: task.run for task in _tasks_of(old, before)}
     unloaded = [task for task in _tasks_of(new, after) if task.run and loaded.get(task.name) != task.run]
     brought = [_brought_by(old, task, queues_changed=before.queues != after.queues) for task in unloaded]
-    if replacing := [*(key for key in keys if not in_place(WorkerGroup, key)), *brought, *_webhooks(old, new, after)]:
+    if replacing := [*(key for key in keys if not _in_place(key, after)), *brought, *_webhooks(old, new, after)]:
         because = tuple(dict.fromkeys(replacing))
         return GroupChange(name, "replaced", because, besides=tuple(key for key in keys if key not in because))
     are_numbers = keys == ["processes"] and not (before.scaling or after.scaling)
     resized = (before.processes, after.processes) if are_numbers else None
     return GroupChange(name, "changed" if keys else "kept", tuple(keys), resized)
+
+
+def _in_place(key: str, group: WorkerGroup) -> bool:
+    """Whether the group takes the key over as it is. No child keeps a number that is not below the new `processes`."""
+    return in_place(WorkerGroup, key) and not (key.startswith("processes") and group.slot_variable)
 
 
 def _replaced_too(group: GroupChange, cause: str) -> GroupChange:

@@ -216,6 +216,7 @@ def _groups(root: Node, config: Config) -> Iterator[Problem]:
         yield from _at_once(root, group)
         yield from _range(root, group)
         yield from _globs(root, group)
+        yield from _numbered(root, group, config)
         for key in ("max_jobs", "max_memory", "max_age"):
             if key in keys and group.isolation == "fork" and getattr(group, key) is not None:
                 message = f"{key} has no effect with isolation: fork, where each job has a child of its own"
@@ -239,6 +240,16 @@ def _at_once(root: Node, group: WorkerGroup) -> Iterator[Problem]:
         message = f"concurrency: {group.concurrency} with executor: sync, which runs one job after the other"
         remedy = "write executor: asyncio or thread, and isolation: process; or remove concurrency"
         yield concurrency.place.error("one-job-at-once", message, remedy)
+
+
+def _numbered(root: Node, group: WorkerGroup, config: Config) -> Iterator[Problem]:
+    """A `slot_variable` whose numbers another group on the same hosts gives, too."""
+    node = node_of(root, "workers", group.name, "slot_variable")
+    for name, other in config.workers.items():
+        may_meet = not group.hosts or other.hosts in ((), group.hosts)
+        if node and name < group.name and may_meet and group.slot_variable == other.slot_variable is not None:
+            message = f"the group {name!r} has slot_variable: {node.raw}, too, and both would begin at 0"
+            yield node.place.error("shared-numbers", message, "serve the queues of both by one group")
 
 
 def _globs(root: Node, group: WorkerGroup) -> Iterator[Problem]:

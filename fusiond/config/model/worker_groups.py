@@ -213,6 +213,9 @@ class WorkerGroup:
     environment_file: Annotated[tuple[FilePath, ...], Key("Environment files", ["/etc/shop.env"])] = ()
     #: Names, or globs, of the daemon's own variables that children get.
     pass_environment: Annotated[tuple[VariableGlob, ...], Key("Variables to pass on", ["DB_*", "SENTRY_DSN"])] = ()
+    #: A variable that has another value in each child, a number from 0 to `processes` - 1, such as that of a device. A
+    #: change of `processes` then replaces the group.
+    slot_variable: Annotated[Variable | None, Key("Variable for a number", "CUDA_VISIBLE_DEVICES")] = None
     #: The umask of children, octal and in quotes. null: the daemon's own.
     umask: Annotated[Umask | None, Key("File mode mask", "027")] = None
     #: How long running jobs may take at shutdown before they are killed and given back. A reload waits without this
@@ -224,6 +227,11 @@ class WorkerGroup:
     max_memory: Annotated[int | None, BYTES, Key("Memory per child", "512MiB", in_place=True)] = None
     #: A child older than this is replaced between two jobs, one child at a time.
     max_age: Annotated[Duration | None, Key("Age of a child", "1h", in_place=True)] = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `processes` bounds all its children: those that end, and those of a former generation, too."""
+        return bool(self.scaling or self.slot_variable)
 
     @property
     def slots(self) -> int:

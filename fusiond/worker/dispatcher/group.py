@@ -97,7 +97,7 @@ class GroupProgram:
 
     def __init__(self, snapshot: Snapshot, group: WorkerGroup, link: Link, *, runtime: Path, held: bool) -> None:
         settings = snapshot.config.broker
-        conf = GroupConfig(snapshot.config, group, snapshot.generation)
+        conf = GroupConfig(snapshot.config, group, snapshot.generation, snapshot.path.parent)
         self._conf, self._link, self._held = conf, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"

@@ -62,8 +62,11 @@ class Capacity:
         """Have as many children as there should be."""
         wanted = self._most + (min(self._most, AHEAD) if self._one_job else self._extra)
         # A job that runs alone would wait for ever for a child that is idle, if the others always have jobs.
-        limit = self._limit + (0 if self._one_job else self._extra)
+        limit = self._limit + (0 if self._one_job or self._conf.group.slot_variable else self._extra)
         self._children.resize(min(wanted, limit), limit)
+        if self._extra and self._conf.group.slot_variable:
+            # No number is left for one more. The next child is idle when it begins.
+            self._children.renew_older_than(0.0)
 
     @property
     def _most(self) -> int:
@@ -72,8 +75,8 @@ class Capacity:
 
     @property
     def _limit(self) -> int:
-        """How many children there may be: of a range, as many as the group's former generation leaves; 1 on trial."""
-        if self._conf.group.scaling is None:
+        """How many children there may be: as many as the group's former generation leaves, if bounded; 1 on trial."""
+        if not self._conf.group.is_bounded:
             return sys.maxsize
         return max(0, self._conf.group.processes - math.ceil(self._left / self.concurrency)) if self._begun else 1
 
@@ -170,7 +173,7 @@ class Capacity:
 
     def used(self) -> int:
         """Slots that a next generation must leave to this one."""
-        if self._conf.group.scaling is None:
+        if not self._conf.group.is_bounded:
             return self.running
         # Also those of a child that is idle or ends: together there are never more children than the group may have.
         return self.concurrency * len(self._children.living)
@@ -180,13 +183,13 @@ class Capacity:
         self._begun = True
         if self._conf.group.scaling:
             self.processes = max(self.processes, self._conf.group.scaling.min)
-            if self._most:
-                self.resize()
+        if self._conf.group.is_bounded and self._most:
+            self.resize()
 
     def leave(self, slots: int) -> None:
         """Leave so many slots unused, since the group's former generation still uses them."""
         fewer, self._left = slots < self._left, slots
-        if self._conf.group.scaling and fewer:
+        if self._conf.group.is_bounded and fewer:
             # What it used is needed here, too.
             self.processes = min(max(self.processes, math.ceil(slots / self.concurrency)), self._conf.group.processes)
             self.resize()

@@ -345,6 +345,7 @@ class Children:
         self.take_kept(child)
         slot.output.drain()
         self.reader.close_socket(child)
+        slot.own.close()
         reason = child.kill.reason if child.kill else None
         if used and slot.kind.one_job:
             for attempt in child.attempts():

@@ -8,6 +8,8 @@ dispatcher calls (dispatcher/loop.py).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.call_options import call_options
@@ -16,9 +18,11 @@ from fusiond.worker.pool.call_options import call_options
 class GroupConfig:
     """The accepted configuration, as one group needs it."""
 
-    def __init__(self, config: Config, group: WorkerGroup, generation: int | None = None) -> None:
+    def __init__(self, config: Config, group: WorkerGroup, generation: int | None = None, state: Path = Path()) -> None:
         #: of the configuration
         self.generation = generation
+        #: the daemon's state directory
+        self.state = state
         self.replace(config, group)
 
     def replace(self, config: Config, group: WorkerGroup) -> None:

@@ -57,7 +57,7 @@ class Pool:
             on_printed: called with an attempt and what it has printed or logged, without the line's end.
         """
         self._conf, name = conf, conf.group.name
-        kind = ChildKind.of(conf.group)
+        kind = ChildKind.of(conf.group, conf.state)
         self.children = Children(name, report, on_outcome, log_fields, on_printed=on_printed, kind=kind)
         self.servers = ForkServers(name, self._launch, self.children)
         self.watchdog = Watchdog(self.children)
@@ -97,6 +97,9 @@ class Pool:
         `on_trial`: until `begin`, what does not load is reported and not logged.
         """
         self.servers.on_trial = on_trial
+        if on_trial and self._conf.group.slot_variable:
+            # The group's former generation may have all numbers.
+            self.children.resize(0)
         self.servers.start(launched)
 
     def close(self) -> None:
@@ -153,7 +156,7 @@ class Pool:
     def drain(self) -> None:
         """No job is handed out any more: take back what has not begun. Idle children end if a next generation waits."""
         self.children.take_back_all()
-        if self._conf.group.scaling:
+        if self._conf.group.is_bounded:
             self.children.resize(0)
 
     def kill_all(self) -> None:

@@ -4,20 +4,28 @@ The dispatcher's view of a group's children: the slots, and the child in each.
 1. slot    a place for one child after another. It keeps what outlives a child: the page and the output pipe. Its
            serials never start again, so that a mark on the page never means a job of an earlier child
 2. child   which jobs it was handed, which it has begun, which it may still begin, and why it is killed
+3. number  of a group with a `slot_variable`, the one that the child has: its file is locked by a descriptor, which the
+           dispatcher and the child have. So it is free once the child is reaped, for all dispatchers of this host
+           with the same state directory: those of a group's next generation, of another group, of the next daemon. A
+           child that a kill has not ended keeps it, whatever has died above it
 
 Knows one child at a time. children.py decides what happens to a job whose child has died.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
+from fusiond import paths
 from fusiond.config.model import WorkerGroup
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.child_socket import ChildSocket
@@ -46,12 +54,16 @@ class ChildKind:
     concurrency: int
     #: it says when it may be sent jobs, since it calls `on_start` first
     tells_start: bool
+    #: the files of the numbers that `slot_variable` may have
+    numbers: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, group: WorkerGroup) -> ChildKind:
-        """The kind of a group's children."""
+    def of(cls, group: WorkerGroup, state: Path) -> ChildKind:
+        """The kind of a group's children; `state`: the daemon's state directory."""
         is_concurrent = group.executor != "sync"
-        return cls(group.isolation == "fork", is_concurrent, group.concurrency, group.on_start is not None)
+        files = (paths.slot_number(state, group.slot_variable or "", number) for number in range(group.processes))
+        numbers = tuple(files) if group.slot_variable else ()
+        return cls(group.isolation == "fork", is_concurrent, group.concurrency, group.on_start is not None, numbers)
 
 
 class Running(NamedTuple):
@@ -80,6 +92,8 @@ class Slot:
     forked_at: float = 0.0
     #: children in a row that died before any job
     failed_starts: int = 0
+    #: closes the descriptor of its child's number
+    own: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def make(cls, number: int, on_line: OnLine, kind: ChildKind) -> Slot:
@@ -91,17 +105,35 @@ class Slot:
     def fork(self, server: ServerHandle, table: bytes) -> ChildHandle:
         """Ask for a child that has this table; jobs sent to it at once wait in its socket. Raises OSError."""
         self.forked_at = time.monotonic()
+        self.own.close()
+        number = [self._take_number()] if self.kind.numbers else []
         socket, theirs = ChildSocket.pair(one_job=self.kind.one_job)
         # An earlier child may have left any number there; the new one has begun nothing.
         self.page.reset(self.serial)
-        server.fork(self.number, theirs, self.output.writer, self.page_fd)
+        server.fork(self.number, theirs, self.output.writer, self.page_fd, *number)
         self.output.attempt = None
         child = ChildHandle(self, server, socket, table, self.serial)
         self.output.attempts = child.outstanding
         return child
 
+    def _take_number(self) -> int:
+        """A descriptor of the lowest free number's file, which it locks; its offset is the number. Raises OSError."""
+        for number, path in enumerate(self.kind.numbers):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self.own.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.own.close()
+                continue
+            os.lseek(fd, number, os.SEEK_SET)
+            return fd
+        raise BlockingIOError("each number of slot_variable belongs to a process that has not ended")
+
     def close(self) -> None:
         """Close the page and the pipe; the slot has no child any more."""
+        self.own.close()
         self.output.close()
         self.page.close()
         os.close(self.page_fd)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import subprocess
     from typing import IO, Any, Callable, TextIO
 
+#: descriptors that programs keep open: that of the file of this child's number
+kept_open: tuple[int, ...] = ()
 #: bytes of one value
 LONGEST = 4096
 #: bytes at the end of its standard output that `result: stdout` keeps, and of standard error that are looked at
@@ -137,7 +139,7 @@ class Command:
         try:
             return self._popen(
                 argv, stdin=stdin, stdout=self._pipe, stderr=self._pipe, bufsize=0, env=environment,
-                cwd=self._spec["directory"], start_new_session=True,
+                cwd=self._spec["directory"], start_new_session=True, pass_fds=kept_open,
             )  # fmt: skip
         except OSError as error:
             if error.errno not in _REMEDIES:

@@ -7,7 +7,8 @@ A lean process that has the task modules loaded and forks the children.
 4. end      when the control socket is closed, and kill all processes below this one
 
 Each message on the control socket is one packet. `fork` comes with three descriptors for each slot (its socket, its
-output pipe, its page), `table` with one:
+output pipe, its page), or with four if the group has a `slot_variable` (of a file whose offset is the slot's number);
+`table` with one:
 
     fork SLOT …   kill SLOT   table   ask NUMBER                      (from the dispatcher)
     loading                                                           (to the dispatcher, once a second)
@@ -52,6 +53,7 @@ import time
 from . import (
     child,
     child_start,
+    command,
     hugepages,
     leftovers,
     load_warnings,
@@ -82,8 +84,8 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PROT_READ, PROT_WRITE, MAP_SHARED, MAP_FIXED, MAP_ANONYMOUS = 1, 2, 1, 16, 32
 MAP_FAILED = ctypes.c_void_p(-1).value
 POLLIN = 1
-#: bytes of a command, forks that it may ask for, and descriptors that come with each
-PACKET, AT_ONCE, LENT = 1024, 32, 3
+#: bytes of a command, forks that it may ask for, and descriptors that come with each at most
+PACKET, AT_ONCE, LENT = 1024, 32, 4
 #: ms; between two looks while a resource tracker of a dead child has not ended
 _LOOK = 50
 
@@ -94,8 +96,8 @@ def main(control: int, setup: dict[str, Any]) -> None:
 
     Args:
         control: descriptor of the control socket.
-        setup: group, directory, umask, one_job, executor, concurrency, on_start, nice, preload [task], table (of a
-            TABLE frame).
+        setup: group, directory, umask, one_job, executor, concurrency, on_start, nice, slot_variable, preload [task],
+            table (of a TABLE frame).
     """
     startup.set_name(setup["group"])
     sock = startup.enter(control, setup, setup["one_job"])
@@ -144,6 +146,9 @@ class ForkServer:
 
     def __init__(self, control: _socket.socket, tasks: task.Tasks, setup: dict[str, Any]) -> None:
         self._control, self._tasks, self._one_job = control, tasks, setup["one_job"]
+        self._variable = setup["slot_variable"]
+        #: descriptors that come with each fork
+        self._lent = LENT if self._variable else LENT - 1
         size = wire.page_bytes(setup["concurrency"])
         libc = ctypes.CDLL(None)
         self._prctl, self._mmap, self._wait4 = libc.prctl, libc.mmap, libc.wait4
@@ -248,15 +253,15 @@ class ForkServer:
 
     def _fork(self, slots: list[int], fds: list[int]) -> None:
         """
-        Fork a child for each slot, which has three of the descriptors; do as little as possible between two forks.
+        Fork a child for each slot, which has its part of the descriptors; do as little as possible between two forks.
 
         After each fork all pages are shared again, and each page that the server then writes to costs it a page fault.
         If it forks several children in a row, it pays for these page faults once.
         """
-        pids = []
-        whole = len(fds) // LENT
+        pids, lent = [], self._lent
+        whole = len(fds) // lent
         become_child = self._become_child
-        for slot, sock, out, page in zip(slots, fds[::LENT], fds[1::LENT], fds[2::LENT]):
+        for slot, *own in zip(slots, *(fds[at::lent] for at in range(lent))):
             try:
                 pid = _fork()
             except OSError as error:
@@ -264,7 +269,7 @@ class ForkServer:
                 pid = 0
             else:
                 if pid == 0:
-                    become_child(fds, sock, out, page)
+                    become_child(fds, *own)
             pids.append(pid)
         for slot in slots[whole:]:
             self._say(f"unforked {slot} no descriptor was left for its socket")
@@ -274,8 +279,8 @@ class ForkServer:
             if pid:
                 self._pids[pid] = slot
 
-    def _become_child(self, fds: list[int], sock: int, out: int, page: int) -> None:
-        """In the child: keep the last three of the descriptors, serve jobs, and never return."""
+    def _become_child(self, fds: list[int], sock: int, out: int, page: int, number: int = -1) -> None:
+        """In the child: keep the descriptors of its slot, serve jobs, and never return."""
         status = 1
         try:
             # If the dispatcher is dead or stopped too, nobody else would end this child when the server dies.
@@ -302,10 +307,15 @@ class ForkServer:
             _dup2(out, 1)
             _dup2(out, 2)
             for fd in fds:
-                if fd != sock and fd != out:  # noqa: PLR1714 - a tuple would be made for each
+                if fd != sock and fd != out and fd != number:  # noqa: PLR1714 - a tuple would be made for each
                     _close(fd)
             # The slot's pipe outlives its children, and a job, or a program of it, may have made it non-blocking.
             _set_blocking(1, True)
+            if number >= 0:
+                # Programs that it executes keep the file locked, too.
+                posix.set_inheritable(number, True)
+                command.kept_open = (number,)
+                os.environ[self._variable] = str(posix.lseek(number, 0, os.SEEK_CUR))
             if self._start is not None:
                 self._start.run(sock)
             self._serve(sock, out)

@@ -265,6 +265,7 @@ def _setup(config: Config, group: WorkerGroup) -> dict[str, Any]:
         "concurrency": group.concurrency,
         "on_start": group.on_start,
         "nice": group.nice,
+        "slot_variable": group.slot_variable,
         "preload": [name for name, task in config.tasks.items() if serves(group.queues, task.queue)],
         "table": table(config, group),
     }

@@ -58,7 +58,7 @@ class ServerHandle:
         #: task → the names of what calls pass by position, with a comma between them, as far as it is known
         self.positional: dict[str, str] = {}
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
-        self._to_fork: dict[int, tuple[_socket.socket, int, int]] = {}
+        self._to_fork: dict[int, tuple[_socket.socket, tuple[int, ...]]] = {}
         #: it has tried to load every task; it does not answer just now
         self.is_ready = self.silent = False
         #: why it was killed, if it hung; and whether this process killed it
@@ -71,19 +71,18 @@ class ServerHandle:
         self._loop.add_reader(launched.output, self._read_output)
         spared.add(self.pid)
 
-    def fork(self, slot: int, sock: _socket.socket, output: int, page: int) -> None:
+    def fork(self, slot: int, sock: _socket.socket, *fds: int) -> None:
         """
         Ask for a child.
 
         Args:
             slot: its number.
             sock: the child's end of a socket, closed here later; what is sent on the other end waits for the child.
-            output: descriptor of the slot's pipe.
-            page: of its page.
+            fds: descriptors of the slot's pipe and of its page, and of the file of its number, if it has one.
         """
         if not self._to_fork:
             self._loop.call_soon(self._fork_all)
-        self._to_fork[slot] = sock, output, page
+        self._to_fork[slot] = sock, fds
 
     def _fork_all(self) -> None:
         """Ask for all children wanted since the last call in one request, which costs the fork server least."""
@@ -91,9 +90,9 @@ class ServerHandle:
         for at in range(0, len(slots), AT_ONCE):
             some = slots[at : at + AT_ONCE]
             self._answers.request()
-            lent = [fd for _, (sock, output, page) in some for fd in (sock.fileno(), output, page)]
+            lent = [fd for _, (sock, fds) in some for fd in (sock.fileno(), *fds)]
             self._send(" ".join(["fork", *(str(slot) for slot, _ in some)]), *lent)
-            for _, (sock, _, _) in some:
+            for _, (sock, _) in some:
                 sock.close()
 
     def kill(self, slot: int) -> None:
