@@ -27,7 +27,7 @@ _SIXTH: Final = re.compile(r"(?:[0-9*?,/~-]|MON|TUE|WED|THU|FRI|SAT|SUN)+")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 #: a heading above lines that name a user; and any other
 _HEADING: Final = re.compile(r"^\s*#.*\b(?:user(?:-?name)?|who)\s+(?:command|cmd)\b", re.MULTILINE | re.IGNORECASE)
-_COLUMNS: Final = re.compile(r"\b(?:dom|dow|command|cmd)\b")
+_COLUMNS: Final = re.compile(r"\b(?:dom|dow)\b|^(?:\S+\s+){5,6}(?:command|cmd)\b", re.IGNORECASE)
 _SUDO: Final = re.compile(r"(?:^|[\s;&|(])(?:sudo|su|doas)\s")
 #: runs what follows with $0 as its input
 _WITH_INPUT: Final = ("/bin/sh", "-c", 'printf %s "$0" | "$@"')
@@ -96,6 +96,8 @@ class _File:
         for number, line in enumerate(self._source.text.split("\n"), 1):
             if line.lstrip().startswith("#"):
                 above.append(line.strip(" \t#"))
+                if _COLUMNS.search(above[-1]):
+                    above.clear()
                 continue
             if line.strip():
                 self._line(line, f"{self._source.name}, line {number}", _description(above))
@@ -190,11 +192,9 @@ def _has_users(source: SourceText) -> bool:
 
 
 def _description(above: Sequence[str]) -> str:
-    """What the comment above a line says, without headings, and lines that are commented out."""
+    """What the comment above a line says, without lines that are commented out."""
     said = [
-        line
-        for line in above
-        if not (_COLUMNS.search(line) or _ASSIGNMENT.fullmatch(line) or (line[:1] in _BEGINS and _JOB.fullmatch(line)))
+        line for line in above if not (_ASSIGNMENT.fullmatch(line) or (line[:1] in _BEGINS and _JOB.fullmatch(line)))
     ]
     return mask(" ".join(" ".join(said).split()))[:_LONGEST]
 

@@ -58,7 +58,8 @@ def test_the_imported_command_does_what_cron_would(tmp_path):
 def test_each_command_is_a_task_that_tells_what_the_comment_above_it_says(tmp_path):
     """The same command is one task; no text of a shell is a placeholder. cron's defaults stand once."""
     text = (
-        "# m h dom mon dow command\n# Dumps the shop\n#0 3 * * * old\n0 4 * * * dump $(date) $$\n\n"
+        "# |  |  .---- day\n# *  *  *  *  * command to be executed\n# m h dom mon dow CMD\n"
+        "# Dumps the shop\n#0 3 * * * old\n0 4 * * * dump $(date) $$\n\n"
         "5 4 * * * dump other\n# Dumps the shop\n0 16 * * * dump $(date) $$\n"
     )
     found = import_text("crontab", tmp_path, text)
