@@ -1,7 +1,7 @@
 """Tasks, and what they use: queues, timeouts, retry policies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
 from fusiond.callbacks import CALLBACKS, WEBHOOK_TASK
@@ -21,7 +21,7 @@ from fusiond.config.kinds import (
     meanings,
     text,
 )
-from fusiond.config.model.limits import LIMIT, RATE_LIMIT, Argument, Limit, RateLimit
+from fusiond.config.model.limits import LIMIT, MOST_NEEDED, RATE_LIMIT, Argument, Limit, RateLimit
 from fusiond.config.model.on_end import Callback, Url
 from fusiond.config.units import DURATION, SHARE, seconds, share, written
 
@@ -295,6 +295,10 @@ class Task:
     limit: Annotated[
         Limit | None, LIMIT, Key("Limit", {"max_running": 5, "rate_limit": "10/s"}, own=True, default=None)
     ] = None
+    #: Slots of `pools` that each of its jobs holds while it runs.
+    pools: Annotated[
+        Mapping[Name, Annotated[int, between(1, MOST_NEEDED, title="slots")]], Key("Pools", {"licence": 1})
+    ] = field(default_factory=dict)
     #: The task or URL that is called when a job has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None
     #: The task or URL that is called when a job has failed, after its last attempt. A cancel is not a failure.
