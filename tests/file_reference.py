@@ -40,6 +40,7 @@ SECTIONS = {
     "unique": ("tasks", "*", "unique"),
     "on_success and on_failure": ("tasks", "*", "on_failure"),
     "limit": ("tasks", "*", "limit"),
+    "pools": ("pools", "*"),
     "unknown_tasks": ("unknown_tasks",),
     "policies": ("policies", "*"),
     "flows": ("flows", "*"),

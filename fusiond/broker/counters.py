@@ -45,7 +45,7 @@ _FIELDS: Final = {
     "k": "crashes", "h": "held",
 }  # fmt: skip
 #: kind of an outcome → letter
-_LETTERS: Final = {name: letter.encode() for letter, name in _FIELDS.items()} | {"unknown": b"l"}
+_LETTERS: Final = {name: letter.encode() for letter, name in _FIELDS.items()} | {"unknown": b"l", "refused": b"h"}
 #: letter, whether its child crashed, number of the task, buckets of run and wait time
 _CODE: Final = struct.Struct("<cBHBB")
 #: in place of both buckets: the attempt has not run

@@ -80,6 +80,13 @@ Every key: the data model.
                                 <task>=<name>,…": the names of what its calls pass by position
     ns:sinks            HASH    sink -> "<token of who delivers> <until, ms>"; "<sink>/<queue>" -> number of the event
                                 that was delivered last
+    ns:{/pools}:slots:<pool>
+                        ZSET    "<token> <job> <n>" of each slot that an attempt holds -> until when, ms
+    ns:{/pools}:waiting:<pool>
+                        HASH    who waits for slots -> "<since, ms> <last look, ms> <slots>"; see lua/pools.lua
+    ns:{/pools}:rate:<pool>
+                        STRING  as ns:{q}:rate
+    ns:{/pools}:conf    HASH    pool -> its slots or empty, of the file that was published last
     ns:outboxes         HASH    outbox -> "<token of who hands over> <until, ms>";
                                 "<outbox> says" -> JSON of its state
     ns:cron             HASH    "<cron entry> <name>" -> what is known of it; the names are in ticks.py

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from fusiond.callbacks import split
 from fusiond.job import JobStatus
 
-Kind = Literal["finished", "failed", "retry", "snoozed", "released", "unknown", "canceled"]
+Kind = Literal["finished", "failed", "retry", "snoozed", "released", "unknown", "refused", "canceled"]
 
 
 class Existing(NamedTuple):
@@ -208,7 +208,8 @@ class Outcome(NamedTuple):
     id: bytes | str
     token: str
     kind: Kind
-    #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown: the delay
+    #: finished, failed, canceled: how long the job is kept; retry, snoozed, released, unknown: the delay;
+    #: refused: the same, or 0 if its task is not to hold it
     ms: int = 0
     #: snoozed: "<ms from its first snooze, after which the job fails instead> <ms that it is kept then>"; finished:
     #: "<CPU ms>,<peak MiB>,<generation>,<release>"; else 1 if the child crashed in it

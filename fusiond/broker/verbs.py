@@ -17,6 +17,7 @@ The broker: one method per verb, none does I/O; what a method returns, a connect
     event_verbs.py            events_behind · events_before · keep_events · keeps_events · record_event · hold_sink
                               sinks
     outbox_verbs.py           enqueue_handed · confirm_handed · end_handed · pending_handed · hold_outbox · outboxes
+    pool_verbs.py             pools · pool_uses
     ticks.py                  cron_state · cron_states · cron_write · tick · confirm · suspend_cron
                               note_cron_run · note_tick · tick_notes
     hosts/workers.py          announce · withdraw · ask_workers · worker_names · workers
@@ -37,6 +38,7 @@ from fusiond.broker.hosts.workers import WorkerVerbs
 from fusiond.broker.maintenance.moving import MovingVerbs
 from fusiond.broker.maintenance.whole_queues import BulkVerbs
 from fusiond.broker.outbox_verbs import OutboxVerbs
+from fusiond.broker.pool_verbs import PoolVerbs
 from fusiond.broker.ticks import CronState, TickVerbs
 from fusiond.job import JobStatus
 
@@ -52,6 +54,7 @@ class Verbs(
     DaemonVerbs,
     OutboxVerbs,
     OutputVerbs,
+    PoolVerbs,
 ):
     """The verbs in one namespace."""
 

@@ -43,6 +43,7 @@ FAMILIES = {
     "unique": ("unique",),
     "queue": ("queue", "suspend", "resume"),
     "task": ("task",),
+    "pools": ("pools",),
     "broken": ("broken",),
     "flow": ("flow",),
     "cron": ("cron",),

@@ -52,7 +52,8 @@ _OF_NODES: Final = (
     names.check_similar, names.check_twice,
 )  # fmt: skip
 _OF_VALUES: Final = (
-    policies.check, calls.check, command_tasks.check, queue_limits.check_pairs, flow_graphs.check_values,
+    policies.check, calls.check, command_tasks.check, queue_limits.check_pairs, queue_limits.check_needs,
+    flow_graphs.check_values,
     schedules.check_ticks, machine.check_paths, dashboard.check, outbox_keys.check,
 )  # fmt: skip
 #: what entries share or refer to: if it is wrong as a whole, nothing can be said of any entry

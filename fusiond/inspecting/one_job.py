@@ -93,7 +93,7 @@ def held(record: JobRecord) -> str:
     if record.status is not JobStatus.HELD:
         return ""
     if not record.limit:
-        return f"until task {record.task!r} is not suspended, and a worker group of its queue can run it"
+        return f"until task {record.task!r} is not suspended, its pools have room, and a worker group can run it"
     task, _, values = record.limit.partition(" ")
     return f"by the limit of task {task!r}" + (f", for {values}" if values else "")
 

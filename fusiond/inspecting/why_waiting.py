@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from fusiond.broker.call import Plan
 from fusiond.broker.hosts.host_records import Worker
+from fusiond.broker.pool_verbs import ALL_JOBS, PoolUse
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.inspecting.audit import who_suspended
@@ -38,6 +39,11 @@ def why_waiting(verbs: Verbs, job: JobRecord, asking: Asking, span: Span) -> Pla
         return f"task {job.task!r} is suspended by the {held.what}{remedy}"
     if held and held.error and job.status is JobStatus.HELD:
         return f"the code of task {job.task!r} does not load; fusiond status says why"
+    uses: dict[str, PoolUse] = yield from verbs.pool_uses()
+    for name, use in uses.items():
+        is_full = name == ALL_JOBS and use.slots is not None and use.held >= use.slots
+        if is_full or (job.status is JobStatus.HELD and job.task in use.waiters):
+            return use.sentence(name)
     return (yield from _why_unserved(verbs, job.queue, job.task, asking, span))
 
 

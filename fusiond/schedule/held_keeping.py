@@ -75,6 +75,10 @@ class HeldTaskKeeper:
         look = self._broker.look_at_held_tasks(queue, self._catalogue, round(fail_after * 1000))
         found = await self._connection.run(look)
         for held in found:
+            task = self.config.tasks.get(held.task)
+            # what a pool has refused goes on as its dispatchers find room for it
+            if held.what == "go" and task and task.pools:
+                continue
             if held.what or (queue, held.task) in self._ranks:
                 await self._step(queue, held, round(fail_after * 1000))
         is_served = queue in self._catalogue.serving

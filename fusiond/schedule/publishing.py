@@ -215,6 +215,7 @@ def queue_settings(broker: Verbs, config: Config) -> Iterator[Call[Any]]:
     failure_ttls = {task.name: round(task.failure_ttl * 1000) for task in config.tasks.values()}
     wanted = config.events.wanted() if config.events else ""
     yield broker.keep_events(DAEMONS, wanted)
+    yield from broker.declare_pools(config)
     for name, queue in config.queues.items():
         tasks = [task for task in config.tasks.values() if task.queue == name]
         yield broker.configure(

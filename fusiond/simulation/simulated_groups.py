@@ -16,7 +16,7 @@ from fusiond.broker.records import ClaimedJob, Counts, Outcome
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.simulation.loads import AttemptCourse
 from fusiond.worker.dispatcher import scaling
-from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
+from fusiond.worker.dispatcher.claims.held_tasks import UNLIMITED, HeldTasks
 from fusiond.worker.dispatcher.claims.queue_order import queues_of
 from fusiond.worker.dispatcher.ends import verdicts
 from fusiond.worker.pool.attempt import Attempt, KillReason
@@ -36,7 +36,7 @@ class SimulatedGroup:
         self._end = end
         self.conf, self.group, self.host = GroupConfig(config, group), group, host
         self.queues = queues_of(config, group)
-        self.held_tasks = HeldTasks(config.tasks.__contains__)
+        self.held_tasks = HeldTasks(lambda task: UNLIMITED * (task in config.tasks))
         self.processes = group.scaling.min if group.scaling else group.processes
         #: its host is there
         self.is_up = True

@@ -124,6 +124,39 @@ def test_who_has_the_task_takes_back_no_more_than_it_wants(place):
     assert place.row() == []
 
 
+def test_who_can_run_some_jobs_of_a_task_gets_so_many(place):
+    """Whether they are held or wait in front; the rest is held then, and others pass it."""
+    place.hold("a", "b")
+    place.enqueue("c", "d")
+    place.enqueue("t", task="t")
+    place.new.claim(0)
+    place.new.tasks = {"n=3", "t"}
+    place.new.said = place.new.said.replace(" n ", " n=3 ")
+    assert place.new.claim(5) == ["a", "b", "c", "t"]
+    assert place.statuses("d") == ["held"]
+    assert not place.new.last.more
+    assert place.is_sound()
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_what_a_pool_refuses_is_as_if_it_had_not_been_claimed(held, place):
+    """At its place; nothing is counted, and its history does not tell of it. A repeat of that changes nothing."""
+    place.enqueue("a", "b")
+    before = place.row()
+    place.new.claim()
+    refused = [Outcome("a", place.new.token, "refused", int(held))]
+    assert [place.run(place.broker.settle("q", refused)) for _ in range(2)] == [[1], [2]]
+    record = place.run(place.broker.job("q", "a"))
+    assert (record.status, record.attempts, record.history) == ("held" if held else "queued", 0, ())
+    assert place.is_sound()
+    if held:
+        place.new.claim(0)
+        place.new.claim(0)
+        place.new.claim(2)
+    else:
+        assert place.row() == before
+
+
 def test_a_dispatcher_that_waits_is_woken_by_the_first_held_job(place):
     """It may have the task: the job begins at once there, and not at the next poll."""
     place.enqueue("a")

@@ -28,6 +28,7 @@ The chaos harness: a real daemon under load and under fire, and the proof from l
     turns.py      I21: tenants of a fair queue, whose workers are killed
     graphs.py     I22: runs of flows whose processes are killed, and their graphs
     scaling.py    I23: a group whose processes follow its load, under reloads
+    pools.py      I27: jobs that share the slots of pools, whose processes are killed
     bugs.py       seeded bugs that the verdict must find, and what brings each of them out
     hunt.py       the hunt for them
 

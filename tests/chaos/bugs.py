@@ -469,6 +469,17 @@ BUGS = {
         "claim", "takes whatever is there, whatever the queue's max_running says", "limits under kills",
         [Edit(_CLAIM, "if max_running then limit_to(max_running - redis.call('ZCARD', STARTED), 'running') end\n", "")],
     ),
+    "a job that is handed out before it has its slots": Bug(
+        "dispatcher", "asks for slots of a pool once the job is on its way to a child", "pools under kills",
+        [
+            Edit(_WAITING, "            return self.for_slots\n", "            self.for_slots.append(attempt)\n"),
+            Edit(_WAITING, "        if until:\n            self.add([attempt])\n", ""),
+        ],
+    ),
+    "slots for a shorter time than the lease": Bug(
+        "pools", "has slots of a pool free again while the lease of their job holds", "pools under kills",
+        [Edit("broker/lua/pools.lua", "local ENDS = whole(now + KEPT)", "local ENDS = whole(now + KEPT / 80)")],
+    ),
     "a generation that counts itself alone": Bug(
         "dispatcher", "has as many children as it may beside its former generation", "processes that follow the load",
         [

@@ -49,6 +49,7 @@ def test_any_mixture_of_the_examples_is_usable(task, entry, group, policy):
         "version": 1,
         "retry_policies": {"p": policy},
         "tasks": {"t": task},
+        "pools": {"licence": {"slots": 5}},
         "calendars": {"de": {"country": "DE"}, "closed": {"dates": ["2026-12-24"]}},
         "cron": {"c": entry},
         "workers": {"w": group},

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from tests.chaos import addressing, attempts, capacity, expiry, frozen, limits, locks, moving, rollout, victims
+from tests.chaos import addressing, attempts, capacity, expiry, frozen, limits, locks, moving, pools, rollout, victims
 
 #: what is promised → the violations that a slice finds
 SLICES = {
@@ -23,6 +23,7 @@ SLICES = {
     "I18 a victim among many at once is the job that was meant": partial(victims.violations, rounds=2, many=True),
     "I19 locks hold": locks.violations,
     "I20 no job begins beside too many": limits.violations,
+    "I27 no more slots of a pool are held than there are": pools.violations,
 }
 
 

@@ -144,9 +144,16 @@ RULES = (
     Rule(
         "limit-of-nothing",
         "error",
-        "a limit without a number",
+        "a limit, or a pool, without a number",
         "tasks: {a: {run: x.y, «limit»: {by: [args.0]}}}\n",
         "tasks: {a: {run: x.y, limit: {by: [args.0], max_running: 1}}}\n",
+    ),
+    Rule(
+        "needs-too-much",
+        "error",
+        "a task that needs more slots of a pool than there are",
+        "pools: {licence: {slots: 5}}\ntasks: {a: {run: x.y, pools: {licence: «6»}}}\n",
+        "pools: {licence: {slots: 5}}\ntasks: {a: {run: x.y, pools: {licence: 5}}}\n",
     ),
     Rule(
         "limit-argument",

@@ -142,6 +142,13 @@ RULES = (
         "queues: {email: {}}\ntasks: {a: {run: x.y, queue: email}}\n",
     ),
     Rule(
+        "unknown-pool",
+        "error",
+        "a pool that is not declared",
+        "pools: {licence: {slots: 5}}\ntasks: {a: {run: x.y, pools: {lisence: «1»}}}\n",
+        "pools: {licence: {slots: 5}}\ntasks: {a: {run: x.y, pools: {licence: 1}}}\n",
+    ),
+    Rule(
         "unknown-task",
         "error",
         "a task that is not declared",

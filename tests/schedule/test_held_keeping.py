@@ -89,6 +89,15 @@ def test_jobs_go_on_where_each_group_has_the_task(place):
     assert (place.held(), place.told) == (0, [])
 
 
+def test_jobs_that_a_pool_holds_stay_held(place):
+    """Their dispatchers look for room: if they went on, each would be claimed and refused again."""
+    place.hold(3, b"")
+    place.config = dataclasses.replace(place.config, tasks={"gone": model.Task("gone", "x.y", pools={"p": 1})})
+    place.serve("gone")
+    place.keep(fail_after=0.001)
+    assert (place.held(), place.told) == (3, [])
+
+
 def test_jobs_fail_that_nobody_could_run_for_too_long(place, caplog):
     """With the error of the dispatcher that could not load the function; the log says how many."""
     place.hold(held_keeping._STEPS * STEP + 1)

@@ -15,6 +15,7 @@ HARMLESS = {
     "given": "the same",
     "configure": "the same",
     "suspend_tasks": "the same",
+    "pools": "pools, which a simulation does not know",
     "end_handed": "rows of outboxes, which a simulation does not have",
     "tally": "counters, which are off",
     "ticks": "400 days",

@@ -11,8 +11,11 @@ from fusiond import paths
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.event_records import DAEMONS
 from fusiond.broker.outbox_verbs import OutboxState, RefusedRow
+from fusiond.broker.pool_verbs import PoolAction
 from fusiond.broker.records import NewJob
 from fusiond.config.accepted import history, snapshot
+from fusiond.config.model import Config
+from fusiond.config.model.limits import SharedPool
 from fusiond.flows.run_control import deliver_effects
 from fusiond.web.application import ENDPOINTS
 from tests.support.fusiond_desk import QUEUES, TASKS
@@ -130,6 +133,18 @@ def test_workers_tell_what_they_run(dashboard, desk):
         "name": "main", "running": 1, "slots": 4, "workers": 2, "hosts": 0, "gone": 1, "here": True,
     }  # fmt: skip
     assert "50% half" in dashboard.get("/workers").text
+    assert found["pools"] == []
+
+
+def test_pools_tell_what_is_held(dashboard, desk):
+    """Beside the workers, for who may see all queues."""
+    for call in desk.verbs.declare_pools(Config(max_running=3)):
+        desk.run(call)
+    take = PoolAction("take", b"token a", "(max_running)=1=web-1.7")
+    desk.run(desk.verbs.pools({"(max_running)": SharedPool("", 3)}, 60_000, [take]))
+    [pool] = dashboard.get("/api/v1/workers").json["pools"]
+    assert (pool["name"], pool["slots"], pool["held"], pool["waiters"]) == ("(max_running)", 3, 1, [])
+    assert '<th scope="row">(max_running)</th>' in dashboard.get("/workers").text
     assert dashboard.post("/api/v1/workers/none/restart").status == 404
     assert dashboard.post("/api/v1/workers/main/restart").status == 503
 

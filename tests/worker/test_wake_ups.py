@@ -32,7 +32,11 @@ LATE = (
 #: it waits, and hears no wake-up
 DEAF = Edit("worker/dispatcher/group.py", "self._dispatcher.wake_ups.hear(channels[channel], message)", "pass")
 #: it leaves tokens where no child is free any more
-GREEDY = Edit("worker/dispatcher/loop.py", "        self._reservations.take_back_excess(self._waiting.free())\n", "")
+GREEDY = Edit(
+    "worker/dispatcher/loop.py",
+    "        self._reservations.take_back_excess(min(self._waiting.free(), self.pool_slots.most()))\n",
+    "",
+)
 #: it hears the answers to its claims late
 DELAYED = Edit(
     "worker/dispatcher/claims/lane.py",

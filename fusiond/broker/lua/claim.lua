@@ -10,8 +10,9 @@
 --       7 few: how many children of the caller are free: the most jobs of the tasks that follow, and of a queue with a
 --         limit; the token counts only if the call gets fewer jobs
 --       8 again, 1: repeats a request that got no reply; else 0
---       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", with the tasks there that it can run;
---         empty: nothing · then the tasks of which the caller takes only `few` jobs
+--       9 has: what the caller knows of conf `held_tasks`: "<version> <task> …", with the tasks there that it can run,
+--         or `<task>=<n>`: so many jobs of it; empty: nothing
+--       then the tasks of which the caller takes only `few` jobs
 -- reply {more: 0, 1, or 2: the next job is above `few`, ms until something is due or -1,
 --        {id, task, args, ms from when it became ready to its claim, …},
 --        {n, attempts, crashes, rescues, header, …}: of the n-th job, if it has a header or is not in
@@ -48,8 +49,10 @@ local lease, max_rescues = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reservation, free_left, once_tasks = ARGV[6], tonumber(ARGV[7] or ARGV[1]), {}
 local free_children = free_left   -- `free_left` is counted down below
 local IS_REPEAT = ARGV[8] == '1'
-local known_names, runnable = ARGV[9] or '', {}  -- `runnable`: the tasks in it
-for task in known_names:gmatch(' (%S+)') do runnable[task] = true end
+local known_names, runnable = ARGV[9] or '', {}  -- `runnable`: task in it -> how many jobs
+for task, number in known_names:gmatch(' ([^ =]+)=?(%d*)') do
+  runnable[task] = tonumber(number) or math.huge
+end
 for i = 10, #ARGV do once_tasks[ARGV[i]] = true end
 local LAST_CLAIM = ROOT .. ':claim:' .. dispatcher
 local UPKEEP = 100                -- of each kind, at most, in one call
@@ -140,8 +143,9 @@ write_endings()
 -- release_runnable(): held -> queued, the jobs that the caller can run and that come before the last job that it wants
 local function release_runnable()
   local last = redis.call('ZRANGE', QUEUE, want - 1, want - 1, 'WITHSCORES')[2] or '+inf'
-  for task in pairs(runnable) do
-    local page = redis.call('ZRANGEBYSCORE', HELD_BY .. '?' .. task, '-inf', last, 'WITHSCORES', 'LIMIT', 0, want)
+  for task, number in pairs(runnable) do
+    local page = redis.call('ZRANGEBYSCORE', HELD_BY .. '?' .. task, '-inf', last, 'WITHSCORES', 'LIMIT', 0,
+      math.min(want, number))
     release_jobs(task, page, 'its task can run')
   end
 end
@@ -248,11 +252,15 @@ local function begin(id, text, score)
   if first.expires then add(expiring, #ids, first.expires) end
 end
 
-local unknown = {}                -- task -> whether conf lists it and the caller lacks it
+local unknown = {}                -- task -> its word, if conf lists it, or false
 local to_hold, held_count = {}, 0  -- task -> {score, id, …} · how many
+-- is_unknown(task): counts a job of this task; returns whether the caller can begin no more of them
 local function is_unknown(task)
-  if unknown[task] == nil then unknown[task] = is_listed(held_names, task) and not runnable[escape(task)] end
-  return unknown[task]
+  if unknown[task] == nil then unknown[task] = is_listed(held_names, task) and escape(task) end
+  local word = unknown[task]
+  if not word then return false end
+  runnable[word] = (runnable[word] or 0) - 1
+  return runnable[word] < 0
 end
 -- may_be_held(id, state): false: it has expired or cannot be read, so it ends when it is to begin
 local function may_be_held(id, state)
@@ -338,7 +346,9 @@ if events then events.write() end
 if has_new_held then wake() end
 local left = not suspended and redis.call('ZCARD', QUEUE) > 0
 if held_names and not suspended then
-  for task in pairs(runnable) do left = left or redis.call('EXISTS', HELD_BY .. '?' .. task) == 1 end
+  for task, number in pairs(runnable) do
+    left = left or number > 0 and redis.call('EXISTS', HELD_BY .. '?' .. task) == 1
+  end
 end
 if fair and not suspended and not left then redis.call('DEL', TENANTS) end
 local stopped = left and #ids >= most and stop_reason

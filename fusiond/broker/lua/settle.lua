@@ -13,6 +13,7 @@
 --              snoozed                        ms: delay                       payload: error for the end
 --              released                       ms: delay, 0: its old score     payload: not empty: the attempt had begun
 --                                                                             `drained`: the job no longer expires, too
+--              refused                        by a pool    ms: 0: its old score; else its task holds it, or this delay
 --              unknown                        ms: delay if too many tasks are unknown   payload: error for the end
 --         extra  snoozed: `<ms from its first snooze after which it fails> <ms to keep it then>`; finished:
 --                `<CPU ms>,<peak MiB>,<generation>,<release>`; else 1: crashed
@@ -25,16 +26,17 @@
 -- moves started -> finished | failed | canceled
 --               -> scheduled    retry, attempt counted; snoozed, released with a delay: attempt not counted
 --               -> queue        released, its old score, attempt not counted
---               -> canceled     retry, snoozed, released or unknown, if a cancel was asked
+--               -> canceled     retry, snoozed, released, unknown or refused, if a cancel was asked
 --               -> held         unknown: that host lacks the task, or cannot load its function; attempt not counted
 --               -> failed       snoozed for too long
+--               -> held | queue  refused: as if it had not been claimed
 --       held    -> queue        the best one of a limit with a free place
 -- Each call deletes as many ended jobs that need no longer be kept as it adds, and a few more.
 -- touches started queue held places scheduled finished failed canceled job unique ticks effects events metrics wake
 
 redis.call('ZREM', STARTED, '')
 local TOO_LONG = 'snoozed too long'
-local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true }
+local GOES_ON = { retry = true, snoozed = true, released = true, unknown = true, refused = true }
 local replies, latest = {}, {}     -- latest: id -> the text that a job has by now
 local settled = {}                -- texts to write: {key, text, …}
 local is_stale                    -- numbers of the outcomes whose attempts do not hold their jobs
@@ -130,11 +132,8 @@ local function make_unfinished()
     return true
   end
 
-  -- release(): the attempt is not counted; err: why its task cannot run on that host
-  local function release(id, h, delay, why, err)
-    end_attempt(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
-    local words = event_words and event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)
-    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, words) end
+  -- undo(): the attempt is not counted; err: why its task cannot run on that host
+  local function undo(id, h, delay, err)
     h.attempts = math.max(count(h.attempts), 1) - 1
     if err and hold(id, h, err) then return end
     if delay > 0 then
@@ -142,6 +141,21 @@ local function make_unfinished()
     else
       return_to_ready(id, whole(finite(h.score) or 254 * BAND))
     end
+  end
+
+  -- release(): the attempt is in the history, as undone
+  local function release(id, h, delay, why, err)
+    end_attempt(h, why ~= '' and why or 'released', '', ',"undone":true' .. interrupted)
+    local words = event_words and event_words .. ' u' .. whole(delay) .. ' m' .. escape(h.last_outcome)
+    if events then events.record_job(why == 'snoozed' and why or 'released', id, h, words) end
+    undo(id, h, delay, err)
+  end
+
+  -- refuse(): a pool has too little for it: its history does not tell of this
+  local function refuse(id, h, delay)
+    h.token, h.last_token, h.last_outcome = nil, h.token, 'released'
+    if events and delay == 0 then events.record_job('released', id, h) end
+    undo(id, h, delay, delay > 0 and '')
   end
 
   -- snooze(): the attempt is not counted, but the time since the first snooze; ends the job if that is too long
@@ -174,6 +188,8 @@ local function make_unfinished()
       retry(id, h, ms, payload, why)
     elseif kind == 'snoozed' then
       return snooze(id, h, ms, payload, extra)
+    elseif kind == 'refused' then
+      refuse(id, h, ms)
     else
       h.crashes = crashes_before
       if kind == 'released' and payload ~= '' then

@@ -37,8 +37,10 @@ _WHERE: Final = {
     "started": "run in queue",
     "running": "run in group",
     "limited": "run that are counted together of task",
+    "held": "are held of pool",
 }
 _END: Final = "they run to their end, and no further one begins until fewer run"
+_FREE: Final = "nothing is taken away, and no further job begins until there is room"
 
 
 class Circumstances(NamedTuple):
@@ -64,6 +66,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
     left: list[LeftJobs] = []
     running: Counter[str] = Counter()
     limited: dict[str, int] = {}
+    held: dict[str, int] = {}
     away = "" if options else "only files were compared"
     if options:
         try:
@@ -73,6 +76,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
                     raise unreadable[0]
                 running = _running(session)
                 limited = _limited(session, effects, queues)
+                held = {name: use.held for name, use in session.run(session.verbs.pool_uses()).items()}
                 left = session.run(left_jobs(session.verbs, effects.plan))
         except FusionError as error:
             away = str(error).splitlines()[0]  # the list of a file's problems is left out
@@ -88,6 +92,7 @@ def look(effects: Effects, options: arguments.Options | None) -> Circumstances:
         *_below("max_length", effects.max_length, "waiting", waiting, then=_STAY),
         *_below("max_running", effects.max_running, "started", started, then=_END),
         *_below("limit", effects.task_limits, "limited", limited, then=_END),
+        *_below("slots", effects.pools, "held", held, then=_FREE),
         *_moved(effects),
         *_left(effects, left),
         *_below("processes", effects.processes, "running", running, then=_END),
@@ -131,11 +136,11 @@ def _below(
     key: str, limits: Mapping[str, int], state: str, jobs: Mapping[str, int], *, then: str, written: str = ""
 ) -> Iterator[dict[str, Any]]:
     """A warning for each new limit, a `key` of the file, that falls below the number of jobs in this state."""
-    where = _WHERE[state]
+    where, noun = _WHERE[state], "slot" if state == "held" else "job"
     for name, limit in limits.items():
         number = jobs.get(name, 0)
         if number > limit:
-            message = f"{count(number, 'job')} {where} {name!r}, and its {written or key} will be {limit:,}: {then}"
+            message = f"{count(number, noun)} {where} {name!r}, and its {written or key} will be {limit:,}: {then}"
             yield {"kind": key, "name": name, "message": message, state: number, "limit": limit}
 
 

@@ -16,6 +16,7 @@ import fusiond
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import Catalogue, FileInForce
 from fusiond.broker.outbox_verbs import OutboxState
+from fusiond.broker.pool_verbs import PoolUse
 from fusiond.broker.records import Counts, HeldTask
 from fusiond.cli.find import broker, daemon
 from fusiond.cli.queue import documents, listed
@@ -100,6 +101,8 @@ class Report:
     sinks: dict[str, SinkState] = field(default_factory=dict)
     #: how their outboxes stand
     outboxes: dict[str, OutboxState] = field(default_factory=dict)
+    #: pool → how much of it is taken
+    pools: dict[str, PoolUse] = field(default_factory=dict)
     #: what the metrics are made of, in place of all the rest; None: not asked for, or out of reach
     broker: BrokerState | None = None
 
@@ -131,6 +134,7 @@ class Report:
             "files_differ": differences(self.files),
             "sinks": {name: state._asdict() for name, state in self.sinks.items()},
             "outboxes": outbox_documents(self.outboxes),
+            "pools": {name: use._asdict() for name, use in self.pools.items()},
         }
 
     def page(self) -> str:
@@ -154,6 +158,7 @@ class Report:
             parts.append("\n".join(_overdue_sentence(entry, since) for entry, since in overdue.items()))
         parts += [_late_sentence(name, state) for name, state in self.sinks.items() if state.is_late]
         parts += map(legible, all_outbox_sentences(self.outboxes, time.time(), span))
+        parts += [use.sentence(name) for name, use in self.pools.items() if use.waiters]
         if len(self.files) > 1:
             parts.append(legible(files_in_words(self.files)))
         if self.drifts:
@@ -189,6 +194,7 @@ def _ask_broker(report: Report, session: broker.Session, options: argparse.Names
     report.overdue = session.run(overdue_entries(verbs, declarations))
     report.files = session.run(verbs.files_in_force())
     report.sinks = session.run(sink_states(verbs, report.files, [*report.queues]))
+    report.pools = session.run(verbs.pool_uses())
     report.outboxes = session.run(outbox_states(verbs, report.files))
     if options.workers:
         report.workers = ask_workers(session, report.queues)

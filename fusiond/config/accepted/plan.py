@@ -133,6 +133,8 @@ class Effects:
     max_running: Mapping[str, int] = field(default_factory=dict)
     #: task → the new, lower max_running of its limit
     task_limits: Mapping[str, int] = field(default_factory=dict)
+    #: pool → its new, lower number of slots
+    pools: Mapping[str, int] = field(default_factory=dict)
     #: task with a limit → the queue that it leaves and the queue that it gets
     moved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: queues of tasks that a group serves now, or that are new there, and that no group would serve
@@ -173,6 +175,7 @@ def effects(old: Config, new: Config) -> Effects:
         max_length=_lowered(old.queues, new.queues, "max_length"),
         max_running=_lowered(old.queues, new.queues, "max_running"),
         task_limits=_lowered(_limits(old), _limits(new), "max_running"),
+        pools=_lowered(old.pools, new.pools, "slots"),
         moved=_moved(old.tasks, new.tasks),
         unserved=tuple(sorted({queue for _, queue in _unserved(new) - _unserved(old)})),
         served_before=_served(old),

@@ -15,6 +15,10 @@ from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place
 
 _ON_END: Final = ("on_success", "on_failure")
+#: sections whose names should not be confused
+_NAMED: Final = (
+    "queues", "tasks", "workers", "retry_policies", "flows", "cron", "calendars", "priorities", "pools",
+)  # fmt: skip
 
 
 def check_declared(root: Node) -> Iterator[Problem]:
@@ -75,7 +79,7 @@ def check_twice(root: Node) -> Iterator[Problem]:
 
 def check_similar(root: Node) -> Iterator[Problem]:
     """Names of one section that differ only in case or punctuation, and priorities with the same number."""
-    for section in ("queues", "tasks", "workers", "retry_policies", "flows", "cron", "calendars", "priorities"):
+    for section in _NAMED:
         first: dict[str, str] = {}
         for name, place in root.names(section).items():
             other = first.setdefault(name.casefold().replace("-", "_").replace(".", "_"), name)

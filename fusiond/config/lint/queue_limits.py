@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.model import Config
 from fusiond.config.model.limits import RATE, jobs_and_seconds
 from fusiond.config.problems import Problem
@@ -17,14 +18,15 @@ def check(root: Node) -> Iterator[Problem]:
     """Each limit of a queue or task that cannot be meant. It skips what the schema refuses."""
     for _, queue in root.entries("queues"):
         yield from _rate(queue.get("rate_limit"))
-    for _, task in root.entries("tasks"):
-        limit = task.get("limit")
+    limits = [("max_running", task.nearest("limit"), task.get("limit")) for _, task in root.entries("tasks")]
+    limits += [("slots", root.nearest("pools", name), pool) for name, pool in root.entries("pools")]
+    for key, place, limit in limits:
         if limit is not None and isinstance(limit.value, dict):
             yield from _rate(limit.get("rate_limit"))
-            said = [limit.get(key) for key in ("max_running", "rate_limit")]
+            said = [limit.get(each) for each in (key, "rate_limit")]
             if not any(node is not None and node.value is not None for node in said):
-                remedy = "add max_running or rate_limit, or remove it"
-                yield task.keys["limit"].error("limit-of-nothing", "this limit limits nothing", remedy)
+                remedy = f"add {key} or rate_limit, or remove it"
+                yield place.error("limit-of-nothing", "this limit limits nothing", remedy)
 
 
 def check_pairs(root: Node, config: Config) -> Iterator[Problem]:
@@ -37,6 +39,19 @@ def check_pairs(root: Node, config: Config) -> Iterator[Problem]:
             message = f"max_running: {own} has no effect: queue {task.queue!r} lets {most} run"
             remedy = f"write {most} or less, or raise that of the queue"
             yield root.nearest("tasks", name, "limit", "max_running").warning("ignored-key", message, remedy)
+
+
+def check_needs(root: Node, config: Config) -> Iterator[Problem]:
+    """Each task whose jobs need more of a pool than there ever is."""
+    needs = [(task, pool, need) for task in config.tasks.values() for pool, need in task.pools.items()]
+    for task, name, need in needs:
+        place, pool = root.nearest("tasks", task.name, "pools", name), config.pools.get(name)
+        if pool is None:
+            remedy = Suggestions(config.pools)(name) or "declare it below `pools`"
+            yield place.error("unknown-pool", f"pool {name!r} is not declared", remedy)
+        elif pool.slots is not None and need > pool.slots:
+            message = f"task {task.name!r} needs {need} slots of pool {name!r}, which has {pool.slots}"
+            yield place.error("needs-too-much", message, "write less, or raise `slots` of the pool")
 
 
 def _rate(limit: Node | None) -> Iterator[Problem]:

@@ -56,6 +56,7 @@ from fusiond.config.model.cron_entries import Calendar, CronEntry
 from fusiond.config.model.event_log import Events
 from fusiond.config.model.file_policies import Policy
 from fusiond.config.model.flow_steps import Flow
+from fusiond.config.model.limits import MOST_SLOTS, SharedPool
 from fusiond.config.model.on_end import Webhooks
 from fusiond.config.model.outboxes import RECEIPT_MARGIN, Outbox
 from fusiond.config.model.tasks import DEFAULT_QUEUE, PRIORITIES, RETRY_POLICIES, Queue, RetryPolicy, Task
@@ -219,6 +220,16 @@ class Config:
         Mapping[Name, Task],
         Key("Tasks", {"send_otp": {"run": "shop.messaging.send_otp", "priority": "high"}}, in_place=True),
     ] = field(default_factory=dict)
+    #: Limits that tasks share, over all hosts, by name.
+    pools: Annotated[
+        Mapping[Name, SharedPool],
+        Key("Pools", {"openai": {"slots": 40, "rate_limit": "500/1m"}, "licence": {"slots": 5}}, in_place=True),
+    ] = field(default_factory=dict)
+    #: Jobs that may run at once, of all queues and on all hosts together. Each job costs one more question to Redis
+    #: then.
+    max_running: Annotated[int | None, between(1, MOST_SLOTS), Key("Running at once, in all", 200, in_place=True)] = (
+        None
+    )
     #: What becomes of jobs whose task no living worker group of their queue can run.
     unknown_tasks: Annotated[UnknownTasks, Key("Unknown tasks", {"fail_after": "1h"}, in_place=True)] = UnknownTasks()
     #: Graphs of steps over tasks, by name.

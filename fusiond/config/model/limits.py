@@ -8,6 +8,9 @@ from typing import Annotated, Any, Final
 from fusiond.config.kinds import WORD, Key, Kind, between, text
 from fusiond.config.units import DURATION, seconds
 
+#: slots of a pool, and of one job: Redis has an entry for each that is held
+MOST_SLOTS: Final = 100_000
+MOST_NEEDED: Final = 1000
 #: seconds; without `burst`, so much of the rate may begin at once
 BURST: Final = 0.1
 #: the longest form has the lookahead of DURATION: there is at least one unit
@@ -63,6 +66,17 @@ class RateLimit:
         """Milliseconds from the begin of a job to that of the next."""
         jobs, over = jobs_and_seconds(self.rate)
         return over * 1000 / jobs
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPool:
+    """What jobs of several tasks share: slots that they hold while they run, or a rate at which they begin."""
+
+    name: str
+    #: Slots that jobs may hold at once. null: no limit.
+    slots: Annotated[int | None, between(1, MOST_SLOTS), Key("Slots", 40)] = None
+    #: How many jobs that need the pool may begin in a period.
+    rate_limit: Annotated[RateLimit | None, RATE_LIMIT, Key("Rate limit", "500/1m", default=None)] = None
 
 
 Argument = Annotated[

@@ -24,7 +24,7 @@ from fusiond.config.kinds import (
     text,
 )
 from fusiond.config.model.commands import COMMAND, CommandWord, ExitStatus, Parameter, parts_of
-from fusiond.config.model.limits import LIMIT, RATE_LIMIT, Argument, Limit, RateLimit
+from fusiond.config.model.limits import LIMIT, MOST_NEEDED, RATE_LIMIT, Argument, Limit, RateLimit
 from fusiond.config.model.on_end import Callback, Url
 from fusiond.config.units import DURATION, SHARE, seconds, share, written
 
@@ -328,6 +328,10 @@ class Task:
     limit: Annotated[
         Limit | None, LIMIT, Key("Limit", {"max_running": 5, "rate_limit": "10/s"}, own=True, default=None)
     ] = None
+    #: Slots of `pools` that each of its jobs holds while it runs.
+    pools: Annotated[
+        Mapping[Name, Annotated[int, between(1, MOST_NEEDED, title="slots")]], Key("Pools", {"licence": 1})
+    ] = field(default_factory=dict)
     #: The task or URL that is called when a job has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None
     #: The task or URL that is called when a job has failed, after its last attempt. A cancel is not a failure.

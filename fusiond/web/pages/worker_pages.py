@@ -80,6 +80,20 @@ class ProgramRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolRow:
+    """A limit that tasks share; `max_running` of the file, too."""
+
+    name: str
+    #: None: it limits a rate alone
+    slots: int | None
+    held: int
+    #: s since when the first of the waiters waits
+    oldest: float
+    #: tasks, or dispatchers for `max_running`
+    waiters: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Workers:
     """Everything that works."""
 
@@ -87,6 +101,7 @@ class Workers:
     workers: list[WorkerRow]
     #: None: this host's daemon does not answer
     programs: list[ProgramRow] | None
+    pools: list[PoolRow]
 
 
 async def workers(backend: Backend) -> list[WorkerRow]:
@@ -160,7 +175,9 @@ async def _show(call: WebCall) -> Workers:
     status = await call.backend.status()
     rows = await workers(call.backend)
     here = {name for name, group in call.backend.config.workers.items() if group.processes}
-    return Workers(groups_of(rows, here), rows, None if status is None else programs_of(status))
+    uses = await call.backend.run(call.backend.verbs.pool_uses())
+    pools = [PoolRow(name, *use[:3], [*use.waiters]) for name, use in uses.items()]
+    return Workers(groups_of(rows, here), rows, None if status is None else programs_of(status), pools)
 
 
 async def _restart(call: WebCall) -> Done:

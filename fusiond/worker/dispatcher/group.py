@@ -101,13 +101,13 @@ class GroupProgram:
         self._conf, self._link, self._held = conf, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
-        *lanes, leases, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(6))
+        *lanes, leases, slots, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(7))
         self._broker, self._outage = broker, Outage(asking, broker.keys)
         self._courier = EffectCourier(broker, carrying, self._outage)
         self._output = OutputKeeper(conf, job_output(snapshot.path.parent))
         dispatcher = Dispatcher(
             name, conf, broker, (lanes[0], lanes[1]),
-            leases=leases, courier=self._courier, outage=self._outage,
+            leases=leases, slots=slots, courier=self._courier, outage=self._outage,
             on_problems=self._on_problems, on_printed=self._output.note,
         )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
@@ -132,6 +132,7 @@ class GroupProgram:
         self._pool.start(launched, on_trial=self._held)
         await self._get_ready(self._reaching)
         self._add(self._dispatcher.leases.keep())
+        self._add(self._dispatcher.pool_slots.keep())
         self._add(self._presence.keep())
         self._add(self._progress.keep())
         self._add(self._scaler.keep())
@@ -142,6 +143,7 @@ class GroupProgram:
         await self._dispatcher.serve()
         self._cancel_beside()
         await self._courier.end()
+        await self._dispatcher.pool_slots.end()
         await self._presence.end()
         if self._dispatcher.phase >= Phase.DRAINING:
             log.info("group '%s' has ended", self._conf.group.name)

@@ -2,11 +2,12 @@
 Have the jobs of one group run.
 
 1. claim   as many jobs as there is room for (claim_planner.py says of which queues, lanes.py when, lane.py asks)
-2. permit  have Redis store that a job may begin, if it may begin once only (waiting.py)
-3. hand    them to the children (pool/pool.py)
-4. renew   the leases of jobs still held (leases.py)
-5. settle  what has ended (attempt_settler.py), many in the round trip of the next claim
-6. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
+2. slots   take those of pools that a job needs (pool_slots.py), beside the other steps
+3. permit  have Redis store that a job may begin, if it may begin once only (waiting.py)
+4. hand    them to the children (pool/pool.py)
+5. renew   the leases of jobs still held (leases.py)
+6. settle  what has ended (attempt_settler.py), many in the round trip of the next claim
+7. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
 
 It serves until it is told to drain, which has no deadline, or to stop cold.
 
@@ -19,7 +20,7 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage, retrying
@@ -32,6 +33,7 @@ from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.lane import Lane
 from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import Leases
+from fusiond.worker.dispatcher.claims.pool_slots import PoolSlots
 from fusiond.worker.dispatcher.claims.reservations import Reservations
 from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
@@ -73,6 +75,7 @@ class Dispatcher:
         lanes: tuple[AsyncConnection, AsyncConnection],
         *,
         leases: AsyncConnection,
+        slots: AsyncConnection,
         courier: EffectCourier,
         outage: Outage,
         on_problems: Callable[[], None],
@@ -81,7 +84,7 @@ class Dispatcher:
         """
         A dispatcher that claims nothing yet.
 
-        `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`: one for leases alone;
+        `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`, `slots`: one for each alone;
         `courier`: delivers effects; `on_problems`: called when other tasks load than did before;
         `on_printed`: as of `Pool`.
         """
@@ -104,12 +107,18 @@ class Dispatcher:
         self._settler = AttemptSettler(conf, self._lanes.outcomes, self.job_log, self._on_not_loaded)
         self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
+        self.pool_slots = PoolSlots(
+            name, conf, broker, slots, outage, waiting=self._waiting, settler=self._settler,
+            held_tasks=self._held_tasks, here=self._here,
+            begins=lambda: self.claims and self._waiting.free() > 0, on_change=self._on_slots,
+        )  # fmt: skip
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._timers = Timers(self._wake.set)
         self.planner = ClaimPlanner(
-            conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
-        )
+            conf, self.pool, self._waiting, self._timers,
+            reservations=self._reservations, wake=self._wake.set, most=self.pool_slots.most,
+        )  # fmt: skip
         self.wake_ups = WakeUps(
             self._reservations, self._waiting, self.leases, self.planner, self._timers, on_effects=courier.note
         )
@@ -130,10 +139,14 @@ class Dispatcher:
 
     def held(self) -> Iterator[Attempt]:
         """All attempts whose leases must be kept."""
-        yield from self._waiting
-        yield from self.pool.attempts()
+        yield from self._here()
         # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
         yield from self._lanes.unsettled()
+
+    def _here(self) -> Iterator[Attempt]:
+        """All attempts that have not ended."""
+        yield from self._waiting
+        yield from self.pool.attempts()
 
     def go(self) -> None:
         """Begin to claim."""
@@ -171,6 +184,7 @@ class Dispatcher:
         """Follow a change in place."""
         former_queues, former_once = self.planner.queues.names, self.conf.once
         self.conf.replace(config, group)
+        self.pool_slots.follow()
         self.planner.follow()
         self._reservations.take_back(set(former_queues) - set(self.planner.queues.names))
         self.pool.follow()
@@ -308,8 +322,10 @@ class Dispatcher:
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
         asks = self.claims and lane.is_done
         shares = self.planner.shares(self._lanes.beside(lane)) if asks else []
-        found, given = await lane.settle_and_claim(shares, self.conf.once)
+        found, given = await lane.settle_and_claim(shares, self.conf.few)
         self.planner.note(found)
+        # Fewer jobs may be claimed now of tasks that need slots.
+        self._held_tasks.look_again()
         for attempt in given:
             self.wake_ups.begin(attempt)
         if shares or found:
@@ -321,7 +337,7 @@ class Dispatcher:
         self._hand()
         self.planner.claim_full()
         # The jobs of other queues may have left no child for what tokens would bring.
-        self._reservations.take_back_excess(self._waiting.free())
+        self._reservations.take_back_excess(min(self._waiting.free(), self.pool_slots.most()))
         if self._reservations.is_taking_back:
             self._wake.set()
         await lane.log_reclaimed(self.conf.config, found)
@@ -373,6 +389,7 @@ class Dispatcher:
     def _hand(self) -> None:
         """Hand out what is here. While more is, an outcome need not be heard before the next round trip settles it."""
         self._waiting.hand()
+        self.pool_slots.look_soon()
         self.pool.children.reader.read_at_once(on=not self._has_next or bool(self._lanes.failures))
 
     def _on_loaded(self, problems: Problems) -> None:
@@ -389,8 +406,18 @@ class Dispatcher:
         self._on_tasks_changed()
         self._on_problems()
 
-    def _can_run(self, task: str) -> bool:
-        return task in self.conf.config.tasks and task not in self.pool.servers.problems
+    def _can_run(self, task: str) -> int:
+        """How many jobs of the task can begin here."""
+        is_here = task in self.conf.config.tasks and task not in self.pool.servers.problems
+        return self.pool_slots.room(task) if is_here else 0
+
+    def _on_slots(self, queues: Iterable[str]) -> None:
+        """Attempts have got their slots, or did not; other numbers of jobs can be claimed now."""
+        self._held_tasks.look_again()
+        for queue in queues:
+            self.planner.claim_from(queue)
+        self._hand()
+        self._wake.set()
 
     def _on_tasks_changed(self) -> None:
         """Claim by the tasks that can run here now: jobs of others may be held for them."""

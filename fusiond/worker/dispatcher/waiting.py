@@ -1,6 +1,7 @@
 """
 Claimed jobs that no child has yet.
 
+0. slots  a job whose task needs pools waits until it has its slots (claims/pool_slots.py)
 1. wait   for a child. A job that may begin once only waits for a permit first, until a child is free for it: a job
           that has a permit and has not begun fails with its dispatcher
 2. ask    permits for as many jobs as children are free
@@ -35,15 +36,17 @@ class Waiting:
         self._draining = False
         self.for_child: deque[Attempt] = deque()
         self.for_permit: deque[Attempt] = deque()
+        #: those whose slots of pools are being asked for
+        self.for_slots: deque[Attempt] = deque()
         #: permits for these are asked for now
         self._asked: list[Attempt] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self.for_child) + self._reserved
+        return len(self.for_child) + len(self.for_slots) + self._reserved
 
     def __iter__(self) -> Iterator[Attempt]:
-        return chain(self.for_child, self.for_permit, self._asked)
+        return chain(self.for_child, self.for_permit, self.for_slots, self._asked)
 
     @property
     def _reserved(self) -> int:
@@ -58,7 +61,7 @@ class Waiting:
             own = b'"retry"' in attempt.header
             line = self.for_child if attempt.task in plain and not own else self._line(attempt)
             if line is not None:
-                if not (attempt.once or own):
+                if not (attempt.once or own or attempt.task in self._conf.pooled):
                     plain.add(attempt.task)
                 line.append(attempt)
 
@@ -101,6 +104,17 @@ class Waiting:
         self._asked = [self.for_permit.popleft() for _ in range(count)]
         return self._asked
 
+    def note_slots(self, attempt: Attempt, until: int) -> bool:
+        """It has its slots until then, boot ns; 0: it does not get them. Whether it still waits for them."""
+        if attempt not in self.for_slots:
+            return False
+        self.for_slots.remove(attempt)
+        # If this process stood still before it read the answer, they may be over.
+        attempt.slots_until, attempt.lease = until, min(attempt.lease, until or attempt.lease)
+        if until:
+            self.add([attempt])
+        return True
+
     def note_permits(self) -> None:
         """Redis was asked for permits: the jobs of which it has said something leave or wait for a child."""
         asked, self._asked = self._asked, []
@@ -119,7 +133,11 @@ class Waiting:
         """Hand out a job that a wake-up has brought; give it back if it came too late, or no child is free for it."""
         # It needs nothing but a child.
         is_plain = not (
-            self._draining or len(self) or self._pool.servers.problems or self._conf.policy(attempt).at_most_once
+            self._draining
+            or len(self)
+            or self._pool.servers.problems
+            or attempt.task in self._conf.pooled
+            or self._conf.policy(attempt).at_most_once
         )
         if not (in_time and self.free()):
             self._settler.release(attempt, "no child was free" if in_time else "it came too late")
@@ -144,13 +162,15 @@ class Waiting:
         """Where a job waits that has not begun; None: nowhere, it must not begin here."""
         if attempt.lost or self._settler.refuse(attempt, self._pool.servers.problems, draining=self._draining):
             return None
+        if not attempt.slots_until and attempt.task in self._conf.pooled:
+            return self.for_slots
         attempt.once = attempt.permitted or self._conf.policy(attempt).at_most_once
         return self.for_permit if attempt.once and not attempt.permitted else self.for_child
 
     def _take(self, which: Callable[[Attempt], bool] | None) -> list[Attempt]:
         """Take them out of their lines; those whose permits are being asked for stay."""
         taken = []
-        for line in (self.for_child, self.for_permit):
+        for line in (self.for_child, self.for_permit, self.for_slots):
             for attempt in [each for each in line if which is None or which(each)]:
                 line.remove(attempt)
                 taken.append(attempt)

@@ -71,6 +71,8 @@ class Attempt:
     once: bool = False
     #: Redis has stored that permit
     permitted: bool = False
+    #: boot ns until when it holds its slots of pools; 0: it has none
+    slots_until: int = 0
     #: monotonic ns: when this process saw that it had begun; when its child, which has other jobs too, was told to stop
     #: it. 0: not yet
     began: int = 0

@@ -35,6 +35,11 @@ class GroupConfig:
         self._default = Task("", ""), config.retry_policies["standard"]
         #: the tasks whose jobs may begin once only
         self.once = frozenset(name for name, (_, policy) in self.tasks.items() if policy.at_most_once)
+        pools = frozenset(name for name, (task, _) in self.tasks.items() if task.pools)
+        #: the tasks whose jobs need slots of pools before they begin
+        self.pooled = pools if config.max_running is None else frozenset(self.tasks)
+        #: the tasks of which it claims no more jobs than children are free
+        self.few = self.once | pools
 
     def task(self, name: bytes) -> tuple[Task, RetryPolicy]:
         """What the file says of a task, and its retry policy."""

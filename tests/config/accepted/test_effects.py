@@ -10,6 +10,7 @@ from fusiond.config.model import rebuild
 BASE = """
 version: 1
 queues: {q: {max_length: 100}, r: {}, s: {max_running: 9}}
+pools: {p: {slots: 4}}
 tasks:
   a: {run: x.a}
   b: {run: x.b, queue: q}
@@ -57,6 +58,7 @@ def test_limits_that_fall():
     assert (found.processes, found.max_length) == ({"main": 2}, {"q": 50, "r": 7})
     assert change(("max_running: 9", "max_running: 8")).max_running == {"s": 8}
     assert change(("max_running: 9", "max_running: 10")).max_running == {}
+    assert change(("slots: 4", "slots: 3")).pools == {"p": 3}
     found = change(("processes: 4", "processes: 9"), ("max_length: 100", "max_length: 500"))
     assert (found.processes, found.max_length) == ({}, {})
 

@@ -249,6 +249,38 @@ def work(path, seconds=0.0, name="work"):
     return name
 
 
+def share_slots(path, slots=1, seconds=0.0):
+    with holding(path, slots):
+        time.sleep(seconds)
+
+
+@contextlib.contextmanager
+def holding(path, slots):
+    """
+    Hold a file by a lock, which ends with the process in any case. Notes how many slots all who do so hold.
+
+    Whoever begins counts the files that are locked; their names have the slots of each.
+    """
+    folder = Path(path + ".held")
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{time.monotonic_ns()}-{os.getpid()}.{slots}").open("w") as own:
+        with open(path + ".mutex", "w") as mutex:
+            fcntl.flock(mutex, fcntl.LOCK_EX)
+            fcntl.flock(own, fcntl.LOCK_EX)
+            note(path, sum(int(each.suffix[1:]) for each in folder.iterdir() if is_locked(each)))
+        yield
+
+
+def is_locked(path):
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    path.unlink()
+    return False
+
+
 def clean_up(path):
     note(path, "begun")
     try:

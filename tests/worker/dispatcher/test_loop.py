@@ -54,7 +54,7 @@ def played(broker_settings, tmp_path, broker):
             config = Config(queues={"a": Queue("a")}, tasks={"t": Task("t", "x.y")}, workers={"main": main})
             made = Dispatcher(
                 "host.1", GroupConfig(config, main), broker, (first, second),
-                leases=first, courier=EffectCourier(broker, first, None), outage=None,
+                leases=first, slots=first, courier=EffectCourier(broker, first, None), outage=None,
                 on_problems=pytest.fail, on_printed=pytest.fail,
             )  # fmt: skip
             made.pool.capacity.room = lambda: (0, 3)

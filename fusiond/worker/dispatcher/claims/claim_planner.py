@@ -36,8 +36,21 @@ class ClaimPlanner:
         *,
         reservations: Reservations,
         wake: Callable[[], None],
+        most: Callable[[], int],
     ) -> None:
-        """`reservations`: each poll asks what they were given; `wake`: called when a queue is to be asked."""
+        """
+        No queue is asked yet.
+
+        Args:
+            conf: of the group.
+            pool: whose children are free.
+            waiting: the jobs that no child has yet.
+            timers: of the dispatcher.
+            reservations: each poll asks what they were given.
+            wake: called when a queue is to be asked.
+            most: how many more jobs `max_running` of the file lets it claim.
+        """
+        self._most = most
         self._conf, self._pool, self._waiting, self._timers, self._wake = conf, pool, waiting, timers, wake
         self._reservations = reservations
         self.follow()
@@ -50,9 +63,9 @@ class ClaimPlanner:
         config = self._conf.config
         self.queues = queues_of(config, self._conf.group)
         #: whether jobs of these queues may wait for the end of others, as a limit has it
-        self.limited = any(config.queues[name].max_running for name in self.queues.names) or any(
-            task.limit and task.limit.max_running for task in config.tasks.values() if task.queue in self.queues.names
-        )
+        limits = [task.limit for task in config.tasks.values() if task.limit and task.queue in self.queues.names]
+        of_queues = [config.queues[name].max_running for name in self.queues.names]
+        self.limited = any([self._conf.pooled, *of_queues, *(limit.max_running for limit in limits)])
 
     def claim_from(self, queue: str | None = None) -> None:
         """Ask the queue, or all: there may be jobs."""
@@ -80,8 +93,9 @@ class ClaimPlanner:
         """What to ask of which queue, while `beside` is being asked."""
         begin, more = self._pool.capacity.room()
         begin -= len(self._waiting)
-        self.free = max(0, begin - sum(share.free for share in beside))
-        room = begin + more - sum(share.want for share in beside)
+        most = self._most() - sum(share.want for share in beside)
+        self.free = max(0, min(most, begin - sum(share.free for share in beside)))
+        room = min(most, begin + more - sum(share.want for share in beside))
         return self.queues.shares(room, self.free, self._rand, {share.queue for share in beside})
 
     def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:

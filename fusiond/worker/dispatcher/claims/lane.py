@@ -26,7 +26,7 @@ from fusiond.broker.verbs import Verbs
 from fusiond.config.model import Config
 from fusiond.errors import BrokerError, BrokerUnavailable
 from fusiond.job import mark_of, new_token
-from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
+from fusiond.worker.dispatcher.claims.held_tasks import UNLIMITED, HeldTasks
 from fusiond.worker.dispatcher.claims.leases import LEASE_MS, renew, trusted_until
 from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.claims.reservations import Question, Reservations
@@ -98,7 +98,7 @@ class Lane:
         self._name, self._broker, self._connection = name, broker, connection
         self._outcomes, self._refusals = outcomes, refusals
         self._reservations = reservations or Reservations("", lambda: 0)
-        self._held_tasks = held_tasks or HeldTasks(lambda _: True)
+        self._held_tasks = held_tasks or HeldTasks(lambda _: UNLIMITED)
         self._mark = mark_of(name.rpartition("/")[2])
         #: monotonic ns of the last request; the same in boot ns
         self.sent = self.sent_boot = 0

@@ -153,7 +153,8 @@ def mark(attempt: Attempt, flag: int, until: int) -> bool:
     if flag == _LOST:
         attempt.lost = True
         return True
-    attempt.lease = until
+    # no longer than it holds its slots: whoever has them next must not run beside it
+    attempt.lease = min(until, attempt.slots_until or until)
     newly = flag == _CANCEL and not attempt.canceled
     attempt.canceled |= newly
     return newly

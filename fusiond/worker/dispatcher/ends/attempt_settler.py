@@ -99,6 +99,10 @@ class AttemptSettler:
         """It has not begun, and goes back to the queue."""
         self._settle(attempt, verdicts.released(attempt, why))
 
+    def on_full(self, attempt: Attempt, *, held: bool) -> None:
+        """A pool has too little for it; `held`: by its task, or else it goes back to its old place."""
+        self._settle(attempt, verdicts.refused(attempt, UNKNOWN_DELAY if held else 0.0))
+
     def refuse(self, attempt: Attempt, problems: Problems, *, draining: bool) -> bool:
         """
         Settle a job that must not begin here; whether it is so.

@@ -130,7 +130,7 @@ class Outcomes:
                 # What was given back failed after that, or the reply is damaged: this outcome does not say why.
                 instead = None
             kind = instead or outcome.kind
-            self.counts["released" if kind == "unknown" else kind] += 1
+            self.counts["released" if kind in ("unknown", "refused") else kind] += 1
             if instead:
                 self._on_ended(attempt, outcome._replace(kind=kind))
 

@@ -233,6 +233,11 @@ def unknown(attempt: Attempt, delay: float, error: bytes = b"") -> Outcome:
     return Outcome(attempt.id, attempt.token, "unknown", ms(delay), 0, error or none, why)
 
 
+def refused(attempt: Attempt, delay: float) -> Outcome:
+    """STARTED -> HELD by its task, or with 0 QUEUED, as if it had not been claimed: a pool has too little for it."""
+    return Outcome(attempt.id, attempt.token, "refused", ms(delay))
+
+
 def _failed(attempt: Attempt, task: Task, error: bytes, why: str = "", *, crash: int = 0) -> Outcome:
     return Outcome(attempt.id, attempt.token, "failed", ms(task.failure_ttl), crash, error, why)
 
