@@ -223,3 +223,55 @@ def test_commands_under_other_interpreters(place, version, group):
         pytest.skip(f"no Python {version} here")
     place.start(python=python, **group, **sh('echo "$1"', parameters=["word"], result="stdout"))
     assert place.result(place.enqueue("work", word="hello")) == "hello\n"
+
+
+def test_the_death_of_another_child_spares_a_program_and_its_processes(place):
+    """One of them has lost its parent, and so belongs to the fork server; it is in the group of the program."""
+    script = '(sleep 1000 & echo $! >> "$1"); echo $$ >> "$1"; cat "$2"'
+    place.start(isolation="process", processes=2, **sh(script, parameters=["path", "gate"], retry="none"))
+    path, gate = place.path(), place.path()
+    os.mkfifo(gate)
+    id_ = place.enqueue("work", path=path, gate=gate)
+    helper, program = map(int, place.until_lines(path, 2))
+    child = parent_of(program)
+    other = next(pid for pid in place.processes() if parent_of(pid) == parent_of(child) and pid not in (child, helper))
+    os.kill(other, signal.SIGKILL)
+    until(lambda: not alive(other), place.logs)
+    # the fork server has said that the child is dead, and so has looked for what it left
+    until(lambda: len([pid for pid in place.processes() if parent_of(pid) == parent_of(child)]) >= 3, place.logs)
+    assert alive(helper)
+    Path(gate).write_text("go\n")
+    assert place.until(id_).status == "finished"
+
+
+def parent_of(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@EACH
+def test_no_stop_during_the_start_leaves_a_program_behind(place, group):
+    """A soft timeout of a few ms is over at any moment of the start, and so is a cancel."""
+    place.start(**group, **sh("exec sleep 1000", timeout=Timeout(0.004, 20.0), retry="none"))
+    for id_ in [place.enqueue("work") for _ in range(40)]:
+        assert place.error(id_)["code"] == "TIMEOUT"
+    until(lambda: not any(b"sleep\0" in command(pid) for pid in place.processes()), place.logs)
+
+
+@EACH
+def test_a_process_that_writes_on_does_not_hold_the_job(place, group):
+    """It is killed once the program has ended, before the last of the output is read."""
+    place.start(**group, **sh("yes & sleep 0.2; echo the end", result="stdout"))
+    assert place.result(place.enqueue("work")).startswith("y\n")
+
+
+@pytest.mark.parametrize("policy", ["ProgramFailed", "fusiond.ProgramFailed"])
+def test_a_policy_can_name_the_failure_of_programs(place, policy):
+    """As an exception; in a group of threads, where no signal can end the child, that of a signal is one, too."""
+    named = RetryPolicy(max_attempts=2, delay=0.0, jitter_share=0.0, retry_on=(policy,))
+    tasks = {**sh("exit 4", retry="p")["tasks"], "killed": sh("kill -PIPE $$", retry="standard")["tasks"]["work"]}
+    place.start(executor="thread", concurrency=2, tasks=tasks, policies={"p": named, "standard": AT_ONCE})
+    assert place.until(place.enqueue("work")).attempts == 2
+    assert place.until(place.enqueue("killed")).attempts == 3

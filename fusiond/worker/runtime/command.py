@@ -36,6 +36,8 @@ LONGEST = 4096
 #: bytes at the end of its standard output that `result: stdout` keeps, and of standard error that are looked at
 KEPT = 32768
 _CHUNK = 1 << 16
+#: bytes that a pipe can hold, unless its program has made it larger
+_PIPE = 1 << 20
 _PROGRESS = re.compile(rb"::progress ([0-9.]+)(?: (.*))?$")
 #: ms; between two looks of a thread whether it is to stop, for which nothing else wakes it
 _LOOK = 200
@@ -43,6 +45,7 @@ _LOOK = 200
 _REMEDIES = {
     errno.ENOENT: "install it, or correct `command`; a relative path starts at `directory`",
     errno.EACCES: "make it executable: chmod +x",
+    errno.ETXTBSY: "it is being written; the job waits until it can be executed",
     errno.ENOTDIR: "correct `directory`",
     errno.ENOEXEC: "its first line must name its interpreter, such as #!/bin/sh",
 }
@@ -90,15 +93,12 @@ class Command:
         job: Any = kwargs.pop(self._spec["job"], {})
         argv = self._argv(args, kwargs)
         stdin = _file_of(json.dumps({"args": args, "kwargs": kwargs})) if self._spec["stdin"] else self._nothing
+        say = job.progress if job and self._spec["progress"] else None
         try:
-            process = self._start(argv, stdin, self._environment(job))
+            status, stdout, stderr = self._run(argv, stdin, self._environment(job), say)
         finally:
             if stdin != self._nothing:
                 os.close(stdin)
-        say = job.progress if job and self._spec["progress"] else None
-        keep = wire.MAX_RESULT + 1 if self._spec["result"] == "stdout_json" else KEPT
-        stdout, stderr = _Output(process.stdout, sys.stdout, keep, say), _Output(process.stderr, sys.stderr, KEPT)
-        status = _wait(process, [stdout, stderr])
         if status not in self._success:
             follows = wire.SNOOZE if status in self._snooze else wire.RETRY if status in self._retry else 0
             raise task_errors.ProgramFailed(argv[0], status, stderr.text().strip().rpartition("\n")[2], follows)
@@ -131,25 +131,46 @@ class Command:
 
     # -- start and end -------------------------------------------------------------------------------------------------
 
+    def _run(
+        self, argv: list[str], stdin: int, environment: dict[str, str], say: Callable[..., None] | None
+    ) -> tuple[int, _Output, _Output]:
+        """The program's exit status, negative for a signal, and its outputs. Raises as `__call__`."""
+        process, outputs = None, []
+        keep = wire.MAX_RESULT + 1 if self._spec["result"] == "stdout_json" else KEPT
+        try:
+            with uninterrupted():
+                process = self._start(argv, stdin, environment)
+                outputs = [_Output(process.stdout, sys.stdout, keep, say), _Output(process.stderr, sys.stderr, KEPT)]
+            try:
+                _copy(process.pid, outputs)
+            except task_errors.SoftTimeout:
+                _kill(process.pid, _signal.SIGTERM)
+                _copy(process.pid, outputs)
+                raise
+        finally:
+            if process is not None:
+                with uninterrupted():
+                    # Before it is reaped: until then no other group can have its number.
+                    _kill(process.pid, _signal.SIGKILL)
+                    for output in outputs:
+                        output.end()
+                    process.wait()
+        stdout, stderr = outputs
+        return process.returncode, stdout, stderr
+
     def _start(self, argv: list[str], stdin: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Raises TaskError if the program is not there or is none, or OSError."""
-        # The soft timeout may be over just now: the alarm waits until the program is known, or nobody would end it.
-        rang: list[int] = []
-        former = None if _in_thread() else _signal.signal(_signal.SIGALRM, lambda *_: rang.append(1))
+        """Raises TaskError if the program is not there or is none, TaskFailed if the arguments are too long."""
         try:
             return self._popen(
                 argv, stdin=stdin, stdout=self._pipe, stderr=self._pipe, bufsize=0, env=environment,
                 cwd=self._spec["directory"], start_new_session=True, pass_fds=kept_open,
             )  # fmt: skip
         except OSError as error:
+            if error.errno == errno.E2BIG:
+                raise _refused("arguments and environment are longer than the system accepts") from None
             if error.errno not in _REMEDIES:
                 raise
             raise _not_started(error.filename, error.errno) from None
-        finally:
-            if former is not None:
-                _signal.signal(_signal.SIGALRM, former)
-            if rang:
-                _signal.setitimer(_signal.ITIMER_REAL, 1e-3)
 
     def _result(self, stdout: _Output) -> Any:
         wanted = self._spec["result"]
@@ -214,22 +235,22 @@ def _in_thread() -> bool:
     return threading.current_thread() is not threading.main_thread()
 
 
-def _wait(process: subprocess.Popen[bytes], outputs: list[_Output]) -> int:
-    """Copy output until the program has ended; its exit status, negative for a signal. Ends all of its group."""
-    try:
-        try:
-            _copy(process.pid, outputs)
-        except task_errors.SoftTimeout:
-            _kill(process.pid, _signal.SIGTERM)
-            _copy(process.pid, outputs)
-            raise
-    finally:
-        # Before it is reaped: until then no other group can have its number.
-        _kill(process.pid, _signal.SIGKILL)
-        status = process.wait()
-        for output in outputs:
-            output.pipe.close()
-    return status
+class AlarmHeld:
+    """A block that the alarm of the soft timeout does not interrupt: it rings at the end."""
+
+    def __enter__(self) -> None:
+        self._rang: list[int] = []
+        self._former = None if _in_thread() else _signal.signal(_signal.SIGALRM, lambda *_: self._rang.append(1))
+
+    def __exit__(self, *_: object) -> None:
+        if self._former is not None:
+            _signal.signal(_signal.SIGALRM, self._former)
+        if self._rang and callable(self._former):
+            self._former(_signal.SIGALRM, None)
+
+
+#: makes a block in which nothing stops the job: a program must not be started and forgotten
+uninterrupted: Callable[[], Any] = AlarmHeld
 
 
 def _kill(group: int, number: int) -> None:
@@ -254,8 +275,6 @@ def _copy(pid: int, outputs: list[_Output]) -> None:
                 by_fd[fd].copy()
                 if by_fd[fd].ended:
                     poll.unregister(fd)
-        for output in by_fd.values():
-            output.drain()
     finally:
         os.close(ended)
 
@@ -287,11 +306,13 @@ class _Output:
         self._write(text)
         return bool(data)
 
-    def drain(self) -> None:
-        """Copy what is left, an unfinished line too."""
-        while self.copy():
-            pass
+    def end(self) -> None:
+        """Copy what is left in the pipe, an unfinished line too; a process in another session may go on to write."""
+        for _ in range(_PIPE // _CHUNK + 1):
+            if not self.copy():
+                break
         self._write(self._line)
+        self.pipe.close()
 
     def _write(self, text: bytes) -> None:
         if text:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import bdb
 import json
 import os
+import signal
 import sys
 import time
 from types import CoroutineType
@@ -45,6 +46,10 @@ def main(text: str) -> int:
         known = {"id": "call", "round": 1, "attempt": 1, "deadline": deadline}
         known |= {"key": None, "meta": None, "traceparent": None}
         kwargs[request["pass_job"]] = PassedJob(known, _say)
+    if request["run"].startswith("{"):
+        # A command's program must end with this process.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.default_int_handler)
     try:
         start = load_function(request["on_start"]) if request["on_start"] else None
         function = load_function(request["run"])
@@ -71,7 +76,7 @@ def _call(
         print(f"fusiond: {error}", file=sys.stderr)
         return 1
     except BaseException as error:  # noqa: BLE001 - whatever the task raises is its outcome, sys.exit(0) too
-        print(trace(error), end="", file=sys.stderr)
+        print(trace(error) or f"fusiond: {error}\n", end="", file=sys.stderr)
         return 1
     try:
         result_json(result)

@@ -10,6 +10,7 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import functools
@@ -18,10 +19,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import CoroutineType
 
-from . import errortext, payload, run, task_errors, wire
+from . import command, errortext, payload, run, task_errors, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, Callable
 
     from . import task
@@ -71,6 +73,9 @@ class JobThreads:
     def __init__(self, most: int, *, run_coroutines: bool) -> None:
         """`most`: so many at once; `run_coroutines`: a coroutine that a function returns runs in its thread, too."""
         self._threads, self._run_coroutines = ThreadPoolExecutor(most, "fusion"), run_coroutines
+        #: thread → the job that runs in it
+        self._jobs: dict[int, ConcurrentJob] = {}
+        command.uninterrupted = self._uninterrupted
         #: guards `ConcurrentJob.thread`, so that an exception for one job never meets the next one in the same thread
         self._lock = threading.Lock()
 
@@ -90,6 +95,21 @@ class JobThreads:
             if job.thread is not None:
                 _raise_in_thread(ctypes.c_ulong(job.thread), ctypes.py_object(by))
 
+    @contextlib.contextmanager
+    def _uninterrupted(self) -> Iterator[None]:
+        """A block of the job in this thread that nothing stops before its end."""
+        thread = threading.get_ident()
+        job = self._jobs[thread]
+        with self._lock:
+            job.thread = None
+        _raise_in_thread(ctypes.c_ulong(thread), None)
+        try:
+            yield
+        finally:
+            with self._lock:
+                job.thread = thread
+            job.raise_if_stopped()
+
     def _work(
         self, job: ConcurrentJob, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
     ) -> tuple[Any, BaseException | None]:
@@ -103,6 +123,7 @@ class JobThreads:
             try:
                 with self._lock:
                     job.thread = threading.get_ident()
+                self._jobs[job.thread] = job
                 job.raise_if_stopped()
                 result = call(function, args, kwargs)
                 if self._run_coroutines and isinstance(result, CoroutineType):

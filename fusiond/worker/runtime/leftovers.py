@@ -106,8 +106,10 @@ class Leftovers:
         strays = {}
         for pid in {*found}.difference(living, self._spared, self._killed):
             group = _getpgid(pid)
-            # What imports start is in the group of this process, unless it has left that.
-            if self._is_last or not (group in living or group in self._spared or group == self._pid):
+            # What imports start is in the group of this process, unless it has left that. A program of a living child
+            # has a group of its own.
+            spared = group in living or group in self._spared or group == self._pid or _parent_of(group) in living
+            if self._is_last or not spared:
                 strays[pid] = group
         return strays
 
@@ -131,6 +133,13 @@ def kill(pid: int, group: int | None = None) -> None:
 def children_of(pid: int) -> list[int]:
     """Pids of the children, dead and adopted ones included. Raises OSError if no descriptor is left."""
     return [int(word) for word in _content(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        return int(_content(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def _command(pid: int) -> bytes:

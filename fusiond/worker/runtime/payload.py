@@ -170,9 +170,10 @@ def _retry_after(error: BaseException) -> float | None:
 
 def trace(error: BaseException) -> str:
     """The traceback without the frames of this package."""
-    if type(error) is task_errors.ProgramFailed:
-        return ""  # no code of the user's has raised it
     first = errortext.frames(error)
     while first is not None and first.tb_next is not None and first.tb_frame.f_code.co_filename.startswith(_OWN):
         first = first.tb_next
+    is_own = first is not None and first.tb_frame.f_code.co_filename.startswith(_OWN)
+    if is_own and type(error) in (task_errors.ProgramFailed, task_errors.SoftTimeout):
+        return ""  # of a command: no code of the user's has raised it
     return errortext.trace(error, first, (_OWN,))

@@ -126,7 +126,9 @@ def _failure(runner: Runner, error: BaseException, row: task.TaskRow, soft: floa
     if known is not None:
         return known
     if type(error) is task_errors.ProgramFailed and error.status < 0:
-        # It counts as a crash, like the death of a process that runs a function. Some signals do not end this process.
+        # It counts as a crash, like the death of a process that runs a function.
+        if -error.status not in (9, 19):  # SIGKILL and SIGSTOP have no handler
+            _signal.signal(-error.status, _signal.SIG_DFL)
         posix.kill(posix.getpid(), -error.status)
     code, words, follows = cause(error, row, soft)
     try:

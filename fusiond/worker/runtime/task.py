@@ -151,8 +151,10 @@ def what_next(error: BaseException, row: TaskRow, also: str | None = None) -> in
     Nothing is imported for a package of which nothing is loaded. `snooze_on` wins, then `give_up_on`; no `retry_on`
     means every exception. `also` is a name that matches as well.
     """
-    if type(error) is ProgramFailed and error.follows:
-        return error.follows
+    if type(error) is ProgramFailed:
+        if error.follows:
+            return error.follows
+        also = "ProgramFailed"
     if row.snooze_on and _matches(error, row.snooze_on, also):
         return wire.SNOOZE
     retry = not _matches(error, row.give_up_on, also) and (not row.retry_on or _matches(error, row.retry_on, also))
@@ -161,7 +163,9 @@ def what_next(error: BaseException, row: TaskRow, also: str | None = None) -> in
 
 def _matches(error: BaseException, names: Sequence[str], also: str | None) -> bool:
     bases = _bases(type(error))
-    return any(name == also or any(_loaded(name) is base for base in bases) for name in names)
+    return any(
+        (also and name in (also, f"fusiond.{also}")) or any(_loaded(name) is base for base in bases) for name in names
+    )
 
 
 def _loaded(name: str) -> Any:

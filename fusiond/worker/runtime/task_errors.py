@@ -6,6 +6,8 @@ Standard library only, CPython 3.9 and later: it runs under the application's ow
 
 from __future__ import annotations
 
+from . import wire
+
 
 class TaskError(Exception):
     """A path that gives no callable; `code` is TASK_NOT_FOUND or IMPORT_ERROR."""
@@ -35,8 +37,12 @@ class ProgramFailed(Exception):
     __module__ = "fusiond"
 
     def __init__(self, program: str, status: int, last_line: str, follows: int) -> None:
-        """`last_line`: of its standard error; `follows`: wire.RETRY or wire.SNOOZE if the file says so, else 0."""
-        self.status, self.follows = status, follows
+        """
+        `last_line`: of its standard error; `follows`: wire.RETRY or wire.SNOOZE if the file says so, else 0.
+
+        One that a signal has killed is worth another attempt.
+        """
+        self.status, self.follows = status, follows or (wire.RETRY if status < 0 else 0)
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         super().__init__(f"{program} {how}{': ' if last_line else ''}{last_line}")
 
