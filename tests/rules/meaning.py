@@ -232,7 +232,7 @@ RULES = (
     Rule(
         "unknown-parameter",
         "error",
-        "a placeholder of a command without an entry in `parameters`",
+        "an argument in a placeholder, `secret`, `limit` or `unique` of a command, without an entry in `parameters`",
         "tasks: {a: {command: [echo, «$(day)»]}}\n",
         "tasks: {a: {command: [echo, $(day)], parameters: {day: {pattern: '[0-9]+'}}}}\n",
     ),
@@ -263,6 +263,13 @@ RULES = (
         "a placeholder in code, such as the word behind `sh -c`",
         "tasks: {a: {command: [sh, -c, «echo $(name)»], parameters: {name: {pattern: '.*'}}}}\n",
         "tasks: {a: {command: [sh, -c, 'echo \"$1\"', sh, $(name)], parameters: {name: {pattern: '.*'}}}}\n",
+    ),
+    Rule(
+        "no-shell",
+        "warning",
+        "a word of a command that only a shell would read, such as `|` or `>`",
+        "tasks: {a: {command: [pg_dump, shop, «'>'», /backup/shop.sql]}}\n",
+        "tasks: {a: {command: [sh, -c, pg_dump shop > /backup/shop.sql]}}\n",
     ),
     Rule(
         "broken-pattern",

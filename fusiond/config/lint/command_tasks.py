@@ -2,8 +2,10 @@
 Commands of tasks, and the calls of them that the file has: what the program would get, and what it would be refused.
 
 1. keys        of commands at a function's task, and of functions at a command
-2. words       a `$(` that is no placeholder; placeholders without a parameter, in the program, and in code
-3. parameters  that fill nothing, and patterns that are no regular expressions
+2. words       an empty program; words that a shell would read, where there is none; a `$(` that is no placeholder;
+               placeholders without a parameter, in the program, and in code
+3. parameters  that fill nothing, patterns that are no regular expressions, and values that are never accepted;
+               arguments that no call can pass, in `secret`, `limit` and `unique`
 4. statuses    with two meanings, and a snooze of jobs that begin once
 5. calls       of cron entries, steps of flows, and callbacks: arguments that the command does not accept
 
@@ -26,15 +28,29 @@ from fusiond.config.yaml.nodes import Node
 
 _NO_PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\((?!{WORD}\))")
 _LITERAL: Final = "write $$( for a literal $("
-#: behind an interpreter's name: options, and the words that -o and -W take, each with a NUL at its end
-_OPTIONS: Final = r"\0(?:(?:[-+]\w*[oW]\0\w+|[-+][^\0]*)\0)*"
-#: words that end with one that an interpreter takes as code, or with an option that has code in it: -eCODE.
-#: Nothing is tried twice: the time is linear in their length
-_CODE: Final = re.compile(
-    rf"[\0/](?:(?:(?:ba|da|z|k|a|fi)?sh|(?:python|pypy)[\d.]*){_OPTIONS}-(?=\w*c)"
-    rf"|(?:perl|ruby|node|nodejs)[\d.]*{_OPTIONS}-(?=\w*[eE]|-eval)-?)"
-    r"(?:\w*+\0(?:[-+][^\0]*+\0)*+)?+[^\0]*+\Z"
+_SHELLS: Final = "(?:r?ba|da|z|m?k|a|fi|t?c)?sh"
+#: names of interpreters; the last letters of options whose next word belongs to them; options that take code
+_INTERPRETERS: Final = (
+    (_SHELLS, "oO", r"\w*c"),
+    ("python|pypy", "WX", r"\w*c"),
+    ("perl|ruby", "Ir", r"\w*[eE]"),
+    ("node|nodejs", "r", r"\w*[ep]|-(?:eval|print)(?![\w-])"),
+    ("php", "cd", r"\w*[rBRE]"),
 )
+#: words that end with one that an interpreter takes as code, or with an option that has code in it: -eCODE. Each word
+#: has a NUL before it. Nothing is tried twice: the time is linear in their length
+_CODE: Final = re.compile(
+    r"[\0/](?:"
+    + "|".join(
+        rf"(?:{names})[\d.]*\0(?:(?:[-+]\w*[{taking}]\0[^-+\0][^\0]*|[-+][^\0]*)\0)*-(?={code})-?"
+        for names, taking, code in _INTERPRETERS
+    )
+    + r")(?:\w*+(?:(?<=o)\0[^-+\0][^\0]*+)?+\0(?:(?:[-+]o\0[^-+\0][^\0]*+|[-+][^\0]*+)\0)*+)?+[^\0]*+\Z"
+)
+#: words that a shell would not pass on to a program
+_OPERATORS: Final = frozenset({"|", "||", "&&", ";", ">", ">>", "<", "&"})
+#: programs behind which they may be meant: shells, and programs with such operators of their own
+_WITH_OPERATORS: Final = re.compile(rf"(?:{_SHELLS}|ssh|find|expr|test|\[|tr)[\d.]*")
 #: what a pattern that is no regular expression raises
 _BROKEN: Final = (re.error, ValueError, OverflowError, RecursionError)
 
@@ -65,7 +81,14 @@ def _keys(node: Node, task: Task) -> Iterator[Problem]:
 
 
 def _words(node: Node, task: Task) -> Iterator[Problem]:
+    meant = False
     for at, (word, item) in enumerate(zip(task.command, node.items("command"), strict=True)):
+        meant = meant or bool(_WITH_OPERATORS.fullmatch(word.rpartition("/")[2]))
+        if not (at or word):
+            yield item.place.error("empty", "the program is empty", "write its name or path, such as [pg_dump, shop]")
+        if word in _OPERATORS and not meant and not task.command[at - 1].startswith("-"):
+            remedy = "write the line as one word behind sh -c: [sh, -c, '…']"
+            yield item.place.warning("no-shell", f"no shell reads {word}, and the program gets it as a word", remedy)
         if _NO_PLACEHOLDER.search(word):
             yield item.place.error("broken-placeholder", "this $( begins no placeholder such as $(name)", _LITERAL)
         for name in parts_of(word)[1::2]:
@@ -91,6 +114,16 @@ def _parameters(node: Node, task: Task) -> Iterator[Problem]:
         except _BROKEN as error:
             message, where = f"it is no regular expression: {error}", node.nearest("parameters", name, "pattern")
             yield where.error("broken-pattern", message, "write one of Python's module re")
+        for value in node.items("parameters", name, "enum") if not task.parameters[name].leading_dash else ():
+            if value.raw.startswith("-"):
+                yield value.place.error("bad-value", f"{value.raw} is never accepted", "write leading_dash: true")
+    takes_any = not task.command or task.stdin == "arguments"
+    for path in () if takes_any else (("secret",), ("limit", "by"), ("unique", "by")):
+        for item in node.items(*path):
+            if str(item.value).removeprefix("kwargs.") not in task.parameters:
+                message = f"{path[0]}: no call can pass {item.value}, which is no parameter"
+                remedy = f"its parameters: {listed(task.parameters) or 'none'}"
+                yield item.place.error("unknown-parameter", message, remedy)
 
 
 def _statuses(root: Node, config: Config, task: Task) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from typing import Final
 from fusiond.config.layers import all_maps, node_of, place_of
 from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.model import Config, RetryPolicy, Task, WorkerGroup
+from fusiond.config.model.commands import FAILURES
 from fusiond.config.problems import Problem
 from fusiond.config.units import seconds, written
 from fusiond.config.yaml.nodes import Node
@@ -23,7 +24,7 @@ _EXCEPTIONS: Final = {
     name: value
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
-}
+} | {FAILURES[0]: type(FAILURES[0], (Exception,), {})}
 
 #: a set of characters of a glob; its first one may be a bracket
 _SET: Final = re.compile(r"\[(!?\][^\]]*|![^\]]+|[^\]!][^\]]*)\]")

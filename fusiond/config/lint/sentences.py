@@ -68,7 +68,7 @@ def _type(node: Node, error: Error) -> Sentence:
         message = f"{raw} is a text in YAML 1.2, not a number"
         return Sentence("yaml-underscore", message, f"write {raw.replace('_', '')}")
     if types == ["array"] and isinstance(value, str):
-        return Sentence("wrong-type", f"{show(node)} is not a list", f"write [{raw}]")
+        return Sentence("wrong-type", f"{show(node)} is not a list", schema.get("errorMessage", f"write [{raw}]"))
     if isinstance(value, dict) and "standard" in schema.get("examples", ()):
         remedy = "declare it under `retry_policies` and write its name here, such as retry: standard"
         return Sentence("wrong-type", "a retry policy is written by its name, not as a map", remedy)

@@ -13,10 +13,13 @@ from fusiond.config.kinds import AS_WRITTEN, WORD, Key, Kind, Text, between
 
 #: one word of a command; a number is taken as it is written
 CommandWord = Annotated[str, AS_WRITTEN]
-COMMAND: Final = Kind({"type": "array", "minItems": 1, "maxItems": 1000})
+_A_LIST: Final = "write a list of words, such as [pg_dump, shop]; for a line of a shell, [sh, -c, '…']"
+COMMAND: Final = Kind({"type": "array", "minItems": 1, "maxItems": 1000, "errorMessage": _A_LIST})
 Status = Annotated[int, between(0, 255)]
 PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\(({WORD})\)")
 
+#: what retry policies may call the failure of a program, which is no exception of the application
+FAILURES: Final = ("ProgramFailed", "fusiond.ProgramFailed")
 #: keys of a task that mean nothing for a function; for a command
 OF_COMMANDS: Final = ("parameters", "exit_status", "directory", "stdin", "progress")
 OF_FUNCTIONS: Final = ("pass_job",)

@@ -41,6 +41,8 @@ def of_task(text, rest=""):
         ("[$(p)]", [("placeholder-in-program", "$(p)")]),
         ("[./bin/$(p), a]", [("placeholder-in-program", "./bin/$(p)")]),
         ("[echo, a]", [("unused-parameter", "p")]),
+        ("['', $(p)]", [("empty", "''")]),
+        ("[echo, '', $(p)]", []),
     ],
 )  # fmt: skip
 def test_the_words_of_a_command(words, found):
@@ -59,13 +61,52 @@ def test_the_words_of_a_command(words, found):
         ("sh, -c, 'echo \"$1\"', sh, $(p)", False), ("python3, -c, 'pass', $(p)", False), ("perl, -ne, 1, $(p)", False),
         ("bash, job.sh, -c, $(p)", False), ("python3, -m, tool, -c, $(p)", False), ("node, sync.js, -e, $(p)", False),
         ("node, --max-old-space-size=$(p), sync.js", False), ("grep, -c, $(p)", False), ("push, -c, $(p)", False),
-        ("bash, $(p)", False), ("psql, -c, 'select 1', -v, p=$(p)", False),
+        ("bash, $(p)", False), ("csh, -c, $(p)", True), ("tcsh, -fc, $(p)", True), ("rbash, -c, $(p)", True),
+        ("/bin/ksh93, -c, $(p)", True), ("node, -p, $(p)", True), ("node, --print, $(p)", True),
+        ("node, -pe, $(p)", True), ("node, -r, m, -e, $(p)", True), ("php, -r, $(p)", True),
+        ("php, -d, a=b, -r, $(p)", True), ("bash, -O, extglob, -c, $(p)", True), ("bash, -co, pipefail, $(p)", True),
+        ("bash, -c, -o, pipefail, $(p)", True), ("bash, -co, pipefail, 'f \"$1\"', f, $(p)", False),
+        ("php, job.php, -r, $(p)", False), ("php, -r, f();, $(p)", False), ("python3, -O, job.py, -c, $(p)", False),
+        ("node, --print-bytecode, $(p)", False), ("ruby, -r, json, job.rb, $(p)", False),
+        ("psql, -c, 'select 1', -v, p=$(p)", False),
     ],
 )  # fmt: skip
 def test_no_argument_becomes_code(words, is_code):
     """Behind `-c` or `-e` of an interpreter no placeholder may be, whatever options stand between; elsewhere it may."""
     found = of_task(f"{{command: [{words}], parameters: {{p: {RULE}}}}}")
     assert [code for code, _ in found] == ["placeholder-in-code"] * is_code
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("pg_dump, shop, '>', a", [("no-shell", "'>'")]), ("make, '&&', make", [("no-shell", "'&&'")]),
+        ("nice, a, '|', b, '&'", [("no-shell", "'|'"), ("no-shell", "'&'")]), ("sh, -c, 'a | b'", []),
+        ("echo, a>b", []),
+        ("env, /bin/bash, job.sh, '|'", []), ("cut, -d, '|', a", []), ("find, ., -exec, rm, '{}', ;", []),
+        ("expr, 1, '|', 2", []), ("ssh, host, a, '|', b", []), ("git, push, ;", [("no-shell", ";")]),
+    ],
+)  # fmt: skip
+def test_a_word_that_only_a_shell_would_read(words, found):
+    """Where no shell is started, and neither the program nor an option has such a sign of its own."""
+    assert of_task(f"{{command: [{words}]}}") == found
+
+
+def test_a_command_is_a_list_of_words():
+    """Who writes a text is told what to write in its place."""
+    assert (
+        "write a list of words, such as [pg_dump, shop]"
+        in problems("version: 1\ntasks: {t: {command: pg_dump shop}}\nworkers: {m: {}}\n", elsewhere=True)[1]
+    )
+
+
+def test_policies_name_the_failure_of_a_program():
+    """As no exception that Python lacks; its class is an Exception."""
+    policy = "retry_policies: {p: {give_up_on: [%s], retry_on: [%s]}}\n"
+    task = "{command: [cat], retry: p}"
+    assert of_task(task, policy % ("ProgramFailed", "Exception")) == []
+    assert of_task(task, policy % ("ValueError", "ProgramFailed, fusiond.ProgramFailed")) == []
+    assert of_task(task, policy % ("Exception", "ProgramFailed")) == [("never-retried", "ProgramFailed")]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +119,12 @@ def test_no_argument_becomes_code(words, is_code):
         ("parameters: {p: {pattern: '(?u)[0-9]+'}}, stdin: arguments", [("broken-pattern", "'(?u)[0-9]+'")]),
         ("parameters: {p: {pattern: 'a{99999999999}'}}, stdin: arguments", [("broken-pattern", "'a{99999999999}'")]),
         ("exit_status: {snooze: [99]}, retry: none", [("snooze-once", "exit_status")]),
+        ("parameters: {p: {enum: [-v, a, -1]}}, stdin: arguments", [("bad-value", "-v"), ("bad-value", "-1")]),
+        ("parameters: {p: {enum: [-v, a], leading_dash: true}}, stdin: arguments", []),
+        ("secret: [args.0]", [("unknown-parameter", "args.0")]),
+        ("limit: {max_running: 1, by: [kwargs.x]}", [("unknown-parameter", "kwargs.x")]),
+        ("unique: {until: ended, by: [kwargs.x]}", [("unknown-parameter", "kwargs.x")]),
+        ("stdin: arguments, secret: [args.0, kwargs.x], unique: {until: ended, by: [args.1]}", []),
         ("pass_job: job", [("command-key", "pass_job")]),
         ("pass_job: null", []),
         ("result: stdout_json, directory: /srv, progress: false", []),
@@ -127,7 +174,7 @@ def test_a_call_of_the_file_fits_its_command(call, found):
     ("rule", "value", "fits"),
     [
         ("{enum: [shop, 3, 1.10]}", "3", True), ("{enum: [shop, 3]}", "'3'", True), ("{enum: [shop]}", "sho", False),
-        ("{enum: [a.b]}", "axb", False), ("{enum: [-a]}", "-a", False),
+        ("{enum: [a.b]}", "axb", False), ("{enum: [a]}", "-a", False),
         ("{enum: [-a], leading_dash: true}", "-a", True),
         (r"{pattern: '\d+'}", "'٣'", False), (r"{pattern: '\d+'}", "7", True), ("{pattern: '.*'}", "-rf", False),
         ("{pattern: '.*', leading_dash: true}", "-1", True), ("{pattern: 'a|ab'}", "ab", True),

@@ -61,6 +61,8 @@ def test_a_command_is_not_loaded(app):
     """Beside functions, and in a file that has no function at all."""
     command = "  b: {command: [sh, -c, 'echo \"$1\"', sh, $(day)], parameters: {day: {enum: [mon]}}}\n"
     assert app(f"{HEAD}tasks:\n{command}", status=0) == []
+    policy = "retry_policies: {p: {snooze_on: [ProgramFailed], retry_on: [fusiond.ProgramFailed]}}\n"
+    assert app(f"{HEAD}{policy}tasks:\n  b: {{command: [cat], retry: p}}\n", status=0) == []
     found = app(f"{HEAD}tasks:\n  a: {{run: shop.sned}}\n{command}", shop="def send(): ...\n")
     assert list(map(underlined, found)) == [("missing-attribute", "shop.sned")]
 
