@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from fusiond.config.lint.task_code import ImportFailure, Probed, signature
 from fusiond.config.model import RETRY_POLICIES, Config, WorkerGroup, serves
+from fusiond.config.model.commands import FAILURES
 from fusiond.worker.pool.fork_server.bundle import PROBE
 from fusiond.worker.pool.fork_server.launch import Launched, start
 from fusiond.worker.pool.fork_server.orphans import be_subreaper, end_children
@@ -72,7 +73,7 @@ class _Probe:
         self._group, self._patience = groups[0], patience
         starts = [group.on_start for group in groups if group.on_start]
         self._paths = list(dict.fromkeys([*(task.run for task in tasks), *starts]))
-        self._exceptions = list(dict.fromkeys(named))
+        self._exceptions = [name for name in dict.fromkeys(named) if name not in FAILURES]
         self._trying: str | None = None
         self._printed = b""
         names = frozenset(task.name for task in tasks), frozenset(group.name for group in groups)

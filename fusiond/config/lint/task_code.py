@@ -15,7 +15,6 @@ from fusiond.config.layers import node_of, place_of
 from fusiond.config.lint.calls import DeclaredCall, calls
 from fusiond.config.lint.suggest import did_you_mean
 from fusiond.config.model import Config, Task, serves
-from fusiond.config.model.commands import FAILURES
 from fusiond.config.problems import Problem
 from fusiond.config.yaml.nodes import Node, Place
 
@@ -85,7 +84,7 @@ def check(root: Node, config: Config, probes: list[Probed]) -> Iterator[Problem]
             for key in ("retry_on", "give_up_on", "snooze_on"):
                 for item in root.items(*policy, key):
                     failure = probed.exceptions.get(str(item.value))
-                    if failure is not None and item.value not in FAILURES:
+                    if failure is not None:
                         yield _exception(item, failure, group)
 
 
