@@ -41,8 +41,12 @@ class PoolUse(NamedTuple):
 
     def sentence(self, name: str) -> str:
         """Why jobs wait for it."""
-        most = "" if self.slots is None else f" of {self.slots:,}"
-        return f"pool {name!r} has too little room: {self.held:,}{most} slots are held"
+        if name == ALL_JOBS:
+            return f"max_running is reached: {self.held:,} of {self.slots or 0:,} jobs run, or have been claimed"
+        if self.slots is None:
+            return f"pool {name!r} has too little room: its rate is used up"
+        left = "; the others are left to who has waited for longer" if self.held < self.slots else ""
+        return f"pool {name!r} has too little room: {self.held:,} of {self.slots:,} slots are held{left}"
 
 
 def pools_of(config: Config) -> dict[str, SharedPool]:

@@ -46,5 +46,5 @@ def test_a_job_that_waits_for_max_running_says_so(desk, publish):
     publish(max_running=1)
     name = desk.enqueued("send")
     why = desk.fusiond("job", "show", name, "--json").json[0]["why_waiting"]
-    assert why == "pool '(max_running)' has too little room: 1 of 1 slots are held"
+    assert why == "max_running is reached: 1 of 1 jobs run, or have been claimed"
     assert desk.fusiond("pools").out.splitlines()[1].split() == ["(max_running)", "1", "1"]

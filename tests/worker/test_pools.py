@@ -91,6 +91,37 @@ def test_who_needs_much_begins_though_others_always_wait(hosts, place):
     assert hosts.peak() == 5
 
 
+@pytest.mark.parametrize("why", ["suspended", "does not load", "canceled"])
+def test_who_cannot_begin_takes_nothing_from_the_others(why, hosts, place):
+    """Slots are left to a task only while a job of it waits that may begin."""
+    hosts.slots, hosts.needs = SharedPool("p", 1), {"one": 1, "other": 1}
+    lost = {"other": {"run": "jobs.no_such_function"}} if why == "does not load" else {}
+    keys = hosts.keys()
+    keys["tasks"]["other"] |= lost.get("other", {})
+    place.start(**keys, change=hosts.change)
+    hosts.enqueue("one", 1, seconds=2.0)
+    place.until_lines(hosts.path, 1)
+    [other] = hosts.enqueue("other", 1)
+    place.until(other, "held")
+    ids = hosts.enqueue("one", 30, seconds=0.1)
+    if why == "suspended":
+        place.run(place.broker.suspend_tasks("default", ["other"], by="operator", on=True))
+    if why == "canceled":
+        place.cancel(other)
+    hosts.until_ended(ids, timeout=25)
+    assert place.status(other) == ("canceled" if why == "canceled" else "held")
+
+
+def test_jobs_that_need_a_pool_do_not_wait_behind_those_that_need_none(hosts, place):
+    """No child is free at a look, since the others always wait; the next free one is theirs all the same."""
+    hosts.slots = SharedPool("p", None, RateLimit("1/s", 1))
+    place.start(**{**hosts.keys(), "processes": 2}, change=hosts.change)
+    ids = hosts.enqueue("one", 4)
+    others = hosts.enqueue("none", 40, seconds=0.4)
+    hosts.until_ended(ids)
+    assert place.status(others[-1]) == "queued"
+
+
 def test_max_running_holds_over_queues_and_hosts(hosts, place):
     """Also for jobs that wake-ups bring, and what it refuses goes back to its place."""
     hosts.slots, hosts.whole = None, 3

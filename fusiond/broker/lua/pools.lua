@@ -7,16 +7,17 @@
 -- ARGV  1 ms until a slot that is not renewed is free again
 --       2 how many pools there are, then of each: name, slots or empty, ms from token to token, burst or empty
 --       then actions, of three words each: what, who, needs
---         what   free | renew | take | look | show   who  `<token> <job>`, of the first three
+--         what   free | renew | take | look | peek | show   who  `<token> <job>`, of the first three
 --         needs  `<pool>=<slots>=<waiter> …`: the waiter is the name under which it waits if there is too little
--- reply per action: take: the pool of which there is too little, or empty · look: how many times its needs could be
---       taken now · show: of each pool of the file that was published last {name, slots or empty, how many are held,
---       ms since when the first one waits, {waiter, …}} · else 0
+-- reply per action: take: the pool of which there is too little, or empty · look, peek: how many times its needs could
+--       be taken now · show: of each pool of the file that was published last {name, slots or empty, how many are
+--       held, ms since when the first one waits, {waiter, …}} · else 0
 --
 -- The caller says how many slots a pool has: two callers may have different files.
--- A take gets all its needs or none. Whoever gets none is noted as waiting. What it needs is left to it once it has
--- waited for a while, as long as it looks again and again; so who needs much begins when enough of the others have
--- ended.
+-- A take gets all its needs or none. Whoever gets none is noted as waiting, and whoever looks in vain: a caller looks
+-- for tasks of which jobs wait that it could begin, and peeks if no child is free for them. What a waiter needs is
+-- left to it once it has waited for a while, as long as it looks again and again; so who needs much begins when enough
+-- of the others have ended.
 -- moves nothing
 -- touches slots waiting rate conf
 
@@ -43,13 +44,14 @@ local function pool_of(name)
   if pool.every then pool.tokens, pool.spent = rates().tokens(RATE .. ':' .. name, pool.every, pool.burst) end
   local said = redis.call('HGETALL', WAITING .. name)
   for i = 1, #said, 2 do
-    local since, looked, need = said[i + 1]:match('^(%d+) (%d+) (%d+)$')
+    local since, looked, need, patience = said[i + 1]:match('^(%d+) (%d+) (%d+) (%d+)$')
     since, looked, need = tonumber(since), tonumber(looked), tonumber(need)
     if now - looked > GONE then
       redis.call('HDEL', WAITING .. name, said[i])
     else
-      local is_due = now - since >= (need > 1 and LATE or SOON) and now - looked <= FRESH
-      pool.waiters[said[i]] = { since = since, need = need, is_due = is_due }
+      local is_fresh = now - looked <= FRESH
+      local is_due = is_fresh and now - since >= tonumber(patience)
+      pool.waiters[said[i]] = { since = since, need = need, is_due = is_due, is_fresh = is_fresh }
     end
   end
   return pool
@@ -92,14 +94,16 @@ end
 
 -- wait(needs, only_known): notes who waits, and that it has looked
 local function wait(needs, only_known)
+  local patience = whole((#needs > 1 or needs[1][2] > 1) and LATE or SOON)
   for _, need in ipairs(needs) do
     local name, slots, waiter = unpack(need)
     local pool = pool_of(name)
     local own = pool.waiters[waiter]
     if own or not only_known then
-      own = own or { since = now, need = slots, is_due = false }
+      own = own or { since = now, need = slots, is_due = false, is_fresh = true }
       pool.waiters[waiter] = own
-      redis.call('HSET', WAITING .. name, waiter, whole(own.since) .. ' ' .. whole(now) .. ' ' .. slots)
+      local said = whole(own.since) .. ' ' .. whole(now) .. ' ' .. slots .. ' ' .. patience
+      redis.call('HSET', WAITING .. name, waiter, said)
       redis.call('PEXPIRE', WAITING .. name, GONE)
     end
   end
@@ -142,9 +146,14 @@ function actions.take(who, needs)
   return ''
 end
 
-function actions.look(_, needs)
+function actions.peek(_, needs)
   local number = MOST
   for _, need in ipairs(needs) do number = math.min(number, times(need)) end
+  return number
+end
+
+function actions.look(who, needs)
+  local number = actions.peek(who, needs)
   wait(needs, number > 0)
   return number
 end
@@ -155,7 +164,7 @@ function actions.show()
     pools[said[i]] = { slots = math.huge }
     local pool, first, waiters = pool_of(said[i]), now, {}
     for waiter, each in pairs(pool.waiters) do
-      first, waiters[#waiters + 1] = math.min(first, each.since), waiter
+      if each.is_fresh then first, waiters[#waiters + 1] = math.min(first, each.since), waiter end
     end
     found[#found + 1] = { said[i], said[i + 1], pool.used, now - first, waiters }
   end

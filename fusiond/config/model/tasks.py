@@ -328,9 +328,9 @@ class Task:
     limit: Annotated[
         Limit | None, LIMIT, Key("Limit", {"max_running": 5, "rate_limit": "10/s"}, own=True, default=None)
     ] = None
-    #: Slots of `pools` that each of its jobs holds while it runs.
+    #: Slots of `pools` that each of its jobs holds while it runs, at most 1000 of one pool.
     pools: Annotated[
-        Mapping[Name, Annotated[int, between(1, MOST_NEEDED, title="slots")]], Key("Pools", {"licence": 1})
+        Mapping[Name, Annotated[int, between(1, MOST_NEEDED, title="number of slots")]], Key("Pools", {"licence": 1})
     ] = field(default_factory=dict)
     #: The task or URL that is called when a job has finished.
     on_success: Annotated[Callback | None, Key("On success", {"task": "count"})] = None

@@ -109,8 +109,9 @@ class Dispatcher:
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
         self.pool_slots = PoolSlots(
             name, conf, broker, slots, outage, waiting=self._waiting, settler=self._settler,
-            held_tasks=self._held_tasks, here=self._here,
-            begins=lambda: self.claims and self._waiting.free() > 0, on_change=self._on_slots,
+            held_tasks=self._held_tasks, here=self._here, loads=self._loads,
+            begins=lambda: self.claims and self._waiting.free() > 0,
+            may_have_jobs=lambda: bool(self.planner.queues.may_have_jobs), on_change=self._on_slots,
         )  # fmt: skip
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
@@ -408,8 +409,10 @@ class Dispatcher:
 
     def _can_run(self, task: str) -> int:
         """How many jobs of the task can begin here."""
-        is_here = task in self.conf.config.tasks and task not in self.pool.servers.problems
-        return self.pool_slots.room(task) if is_here else 0
+        return self.pool_slots.room(task) if self._loads(task) else 0
+
+    def _loads(self, task: str) -> bool:
+        return task in self.conf.config.tasks and task not in self.pool.servers.problems
 
     def _on_slots(self, queues: Iterable[str]) -> None:
         """Attempts have got their slots, or did not; other numbers of jobs can be claimed now."""

@@ -6,7 +6,7 @@ The slots of pools that the attempts of one dispatcher hold.
            queue
 3. renew   each RENEW seconds the slots of what is still here, so that they are held for longer than its lease
 4. free    the slots of what is not here any more
-5. look    while jobs are held, whether there is room, and claim so many then
+5. look    while jobs are held that could begin, whether there is room, and claim so many then
 
 One request has all of this. It goes beside the round trips of the lanes, on a connection that is opened when it is
 first needed. If this process dies, its slots are free when they are not renewed.
@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 
 from fusiond.broker.call import decoded
 from fusiond.broker.pool_verbs import ALL_JOBS, PoolAction, pools_of
+from fusiond.broker.records import Counts
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
@@ -61,7 +62,9 @@ class PoolSlots:
         settler: AttemptSettler,
         held_tasks: HeldTasks,
         here: Callable[[], Iterable[Attempt]],
+        loads: Callable[[str], bool],
         begins: Callable[[], bool],
+        may_have_jobs: Callable[[], bool],
         on_change: Callable[[Iterable[str]], None],
     ) -> None:
         """
@@ -77,17 +80,22 @@ class PoolSlots:
             settler: gives back those that get none.
             held_tasks: knows of which tasks jobs are held.
             here: the attempts that wait or run here.
+            loads: whether a task can run here.
             begins: whether a job that is claimed now could begin.
+            may_have_jobs: whether any of the group's queues is not known to be empty.
             on_change: called when there is more or less room than before, with the queues to ask.
         """
         self._name, self._conf, self._broker, self._connection, self._outage = name, conf, broker, connection, outage
         self._waiting, self._settler, self._held_tasks = waiting, settler, held_tasks
-        self._here, self._begins, self._on_change = here, begins, on_change
+        self._here, self._loads, self._begins, self._on_change = here, loads, begins, on_change
+        self._may_have_jobs = may_have_jobs
         self._wake, self._refusals = asyncio.Event(), Refusals()
         #: attempts that hold slots, or for which some may have been taken → their needs
         self._taken: dict[Attempt, str] = {}
         #: task → how many of its jobs could begin, as Redis has said last; ALL_JOBS: of any task
         self._room: dict[str, int] = {}
+        #: the tasks that can run here of which jobs are held that may begin
+        self._held: set[str] = set()
         #: monotonic s; when slots are renewed next, and when to look for room at the latest
         self._renew_at = self._look_at = 0.0
         self.follow()
@@ -155,6 +163,8 @@ class PoolSlots:
         gone = [attempt for attempt in self._taken if attempt not in here]
         renewed = [each for each in self._taken if each in here and each.slots_until > boot and now >= self._renew_at]
         asked, is_look_due = [*self._waiting.for_slots], now >= self._look_at
+        if is_look_due and self._pools:
+            await self._find_held()
         tasks = self._tasks_to_look_for() if gone or asked or is_look_due else []
         self._renew_at = now + RENEW if now >= self._renew_at else self._renew_at
         self._look_at = now + self._look_pause() if is_look_due else self._look_at
@@ -166,7 +176,10 @@ class PoolSlots:
             for what, some in (("free", gone), ("renew", renewed), ("take", asked))
             for attempt in some
         ]
-        actions += [PoolAction("look", b"", self._needs(task)) for task in tasks]
+        # Only right behind the question: a task that has no job any more must not wait.
+        begins = is_look_due and self._begins()
+        waits = {task: begins and (task != ALL_JOBS or self._may_have_jobs()) for task in tasks}
+        actions += [PoolAction("look" if waits[task] else "peek", b"", self._needs(task)) for task in tasks]
         pools = self._pools
         replies = await self._connection.run(self._broker.pools(pools, round(KEPT * 1000), actions))
         until = boot + int((KEPT - MARGIN) * 1e9)
@@ -189,18 +202,33 @@ class PoolSlots:
         return " ".join([*needs, f"{ALL_JOBS}=1={self._name}"] if ALL_JOBS in self._pools else needs)
 
     def _tasks_to_look_for(self) -> list[str]:
-        """Those of which jobs are held, if they could begin here."""
-        if not (self._pools and self._begins()):
-            return []
+        return sorted(self._held) + ([ALL_JOBS] if ALL_JOBS in self._pools and ALL_JOBS in self._room else [])
+
+    async def _find_held(self) -> None:
+        """
+        Ask of which tasks jobs are held that may begin here. Raises BrokerUnavailable.
+
+        A task keeps others from its pools while it waits. So one that is suspended, or has no job any more, must not.
+        """
         tasks = self._conf.config.tasks
-        pooled = [task for task in self._held_tasks.listed() if task in tasks and tasks[task].pools]
-        return [*pooled, ALL_JOBS] if ALL_JOBS in self._pools else pooled
+        here = {task for task in self._held_tasks.listed() if task in tasks and tasks[task].pools and self._loads(task)}
+        queues = sorted({queue for task in here for queue in self._held_tasks.queues_of(task)})
+        found = await self._connection.run_many([self._broker.counts(queue) for queue in queues])
+        open_ = [
+            each for each in found
+            if isinstance(each, Counts) and not (each.suspended_by_operator or each.suspended_by_file)
+        ]  # fmt: skip
+        self._held = {held.task for each in open_ for held in each.held_tasks if held.jobs and not held.what} & here
+        self._room = {task: room for task, room in self._room.items() if task in self._held or task == ALL_JOBS}
 
     def _note(self, full: dict[Attempt, str], until: int) -> None:
         """What became of attempts: the pool that has too little for each, or empty."""
         for attempt, pool in full.items():
             if pool:
-                self._room[ALL_JOBS if pool == ALL_JOBS else attempt.task.decode(errors="replace")] = 0
+                name = ALL_JOBS if pool == ALL_JOBS else attempt.task.decode(errors="replace")
+                self._room[name] = 0
+                if name != ALL_JOBS:
+                    self._held.add(name)
             if self._waiting.note_slots(attempt, 0 if pool else until) and pool:
                 self._settler.on_full(attempt, held=pool != ALL_JOBS)
         if full:
@@ -211,5 +239,8 @@ class PoolSlots:
         changed = {task for task, number in room.items() if number != self._room.get(task)}
         more = [task for task in changed if room[task] > self._room.get(task, UNLIMITED)]
         self._room |= room
+        if room.get(ALL_JOBS, 0) > 2 * self._conf.group.slots:
+            # It bounds nothing here, so it is not looked at until it refuses a job.
+            del self._room[ALL_JOBS]
         if changed:
             self._on_change({queue for task in more for queue in self._held_tasks.queues_of(task)})
