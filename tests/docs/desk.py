@@ -27,7 +27,8 @@ tasks:
   hello: {run: fusiond.tasks.echo}
   charge: {run: fusiond.tasks.echo}
   fetch: {run: fusiond.tasks.echo}
-  clean: {command: [sleep, $(seconds)], parameters: {seconds: {pattern: "[0-9]+"}}}
+  clean: {command: [echo, $(days)], parameters: {days: {pattern: "[0-9]+"}}}
+  wait: {command: [sleep, "1000"]}
   report: {run: fusiond.tasks.echo, queue: reports}
   index: {run: fusiond.tasks.echo}
   reindex: {run: fusiond.tasks.echo, unique: {by: [args.0], until: started, on_conflict: replace}}
@@ -37,7 +38,7 @@ tasks:
   only_one: {run: fusiond.tasks.echo, queue: reports, unique: {by: [args.0], until: ended}}
 flows:
   nightly_etl: {queue: reports, steps: {load: {task: report, inputs: {day: input.day}}}}
-  endless: {queue: reports, steps: {wait: {task: clean, kwargs: {seconds: 1000}}}}
+  endless: {queue: reports, steps: {wait: {task: wait}}}
 cron: {nightly: {task: report, schedule: "0 2 * * *", timezone: Europe/Berlin, inputs: {day: tick.date}}}
 outboxes: {shop: {url: "sqlite:///DIRECTORY/shop.db", tasks: [send_otp]}}
 workers: {main: {queues: "*", processes: 2}, reports: {queues: [reports], processes: 2}}
