@@ -71,7 +71,7 @@ class _Settings:
 def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> None:
     """Put each line of each file into the draft."""
     draft.remark("cron reads a schedule in the time zone of its machine; an entry without `timezone` is read in UTC.")
-    draft.remark("cron mails what a command prints; here it is in the log, and `fusiond job show` has the end of it.")
+    draft.remark("cron mails what a command prints; here it is in the log, and a failed job keeps the end of it.")
     draft.remark("cron ends no command; here `timeout` does, and a shutdown after the group's drain_timeout.")
     draft.of_tasks.values |= {"retry": "none", "timeout": "1d"}
     draft.of_tasks.say("cron starts a command once, whatever becomes of it, and ends none")
