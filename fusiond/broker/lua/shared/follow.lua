@@ -129,7 +129,8 @@ local function make_follower()
     return '{' .. table.concat(parts, ',') .. '}'
   end
 
-  -- post_callback(id, status, h): posts the job of the callback. Its id depends only on this job and the time
+  -- post_callback(id, status, h): posts the job of the callback. Its id depends only on this job, its round and the
+  -- time: a job that was requeued may end again in the same millisecond
   local function post_callback(id, status, h)
     local good, header = pcall(cjson.decode, h.header or '')
     local wanted = good and (header.follow or {})[status == 'finished' and 'on_success' or 'on_failure']
@@ -138,7 +139,8 @@ local function make_follower()
     local body = '"event":' .. callback_event(id, status, h)
     local url = wanted.url and cjson.encode(wanted.url)
     if url then body = '"url":' .. url .. ',"body":{' .. body .. '},"allow_private":true' end
-    local name = 'cb-' .. redis.sha1hex(ROOT .. ' ' .. id .. ' ' .. whole(now)):sub(1, 24)
+    local ending = table.concat({ ROOT, id, whole(count(header.round)), whole(now) }, ' ')
+    local name = 'cb-' .. redis.sha1hex(ending):sub(1, 24)
     local priority, expires = whole(count(wanted.priority)), whole(count(wanted.expires))
     post(wanted.queue, 'enqueue', name, wanted.task, '[[],{' .. body .. '}]', priority, expires, wanted.unique or '')
   end
