@@ -15,7 +15,7 @@ import time
 
 from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.group_config import GroupConfig
-from fusiond.worker.pool.run_times import BATCH
+from fusiond.worker.pool.run_times import BATCH, QUICK
 from fusiond.worker.pool.slots import ChildHandle
 
 #: quick jobs that wait for the next child of isolation `fork`, for each process: a claim costs Redis and this process
@@ -168,7 +168,7 @@ class Capacity:
     def _soon_free(self) -> int:
         """Children of isolation `fork` whose job has not turned out to be long."""
         now = time.monotonic_ns()
-        soon = sum(1 for child in self._children.living.values() if child.serves and child.ran(now) < BATCH)
+        soon = sum(1 for child in self._children.living.values() if child.serves and child.ran(now) < QUICK)
         return min(self.processes, self._conf.group.processes - self._left, soon)
 
     def used(self) -> int:

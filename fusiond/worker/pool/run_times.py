@@ -13,6 +13,8 @@ import math
 
 #: s; the work that one child may be handed at once
 BATCH = 0.005
+#: s; jobs that take less are claimed before a child of isolation `fork` is free for them
+QUICK = 0.02
 #: jobs that one child may be handed at once; the page's ring must hold two batches
 DEPTH = 64
 #: bytes of arguments that one child may be handed at once, unless a single job has more; far below a frame's limit
@@ -42,7 +44,7 @@ class RunTimes:
         known = self._by_task.get(task, seconds)
         self._by_task[task] = known + (seconds - known) * _WEIGHT
         # One job of an hour must not count as an hour each for the next hundred.
-        mean = seconds if self._all == math.inf else min(self._all, 2 * BATCH)
+        mean = seconds if self._all == math.inf else min(self._all, 2 * QUICK)
         self._all = mean + (seconds - mean) * _WEIGHT
 
     def expected(self, task: bytes) -> float:
@@ -51,8 +53,8 @@ class RunTimes:
 
     @property
     def quick(self) -> bool:
-        """Whether jobs are so short that a child may be handed more than one."""
-        return self._all < BATCH
+        """Whether jobs are so short that they may wait for a child of isolation `fork`."""
+        return self._all < QUICK
 
     def depth(self, concurrency: int) -> int:
         """How many of the jobs to come one child may be handed that runs so many at once."""
