@@ -480,6 +480,15 @@ BUGS = {
         "pools", "has slots of a pool free again while the lease of their job holds", "pools under kills",
         [Edit("broker/lua/pools.lua", "local ENDS = whole(now + KEPT)", "local ENDS = whole(now + KEPT / 80)")],
     ),
+    "slots that are left to nobody": Bug(
+        "pools", "has jobs that need one slot go before one that needs all, however long that waits",
+        "pools under kills",
+        [Edit("broker/lua/pools.lua", "is_fresh and now - since >= tonumber(patience)", "false")],
+    ),
+    "a number that two children share": Bug(
+        "dispatcher", "gives a child the number of one that has not ended", "pools under kills",
+        [Edit(_SLOTS, "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB")],
+    ),
     "a generation that counts itself alone": Bug(
         "dispatcher", "has as many children as it may beside its former generation", "processes that follow the load",
         [
