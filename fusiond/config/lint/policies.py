@@ -281,7 +281,7 @@ def _range(root: Node, group: WorkerGroup) -> Iterator[Problem]:
 def _variables(settings: Node) -> Iterator[Problem]:
     places = settings.names("environment")
     for name, node in settings.entries("environment"):
-        if name in _RESERVED:
+        if name in _RESERVED or name == settings.text("slot_variable"):
             yield places[name].warning("reserved-variable", f"{name} is set by fusiond itself", "remove or rename it")
         elif name in _SEARCHED and isinstance(node.value, str):
             relative = [part for part in node.value.split(":") if not part.startswith("/")]

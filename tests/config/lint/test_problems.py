@@ -108,6 +108,7 @@ CASES = [
     ("short-drain", "tasks: {a: {run: x.y, timeout: 25s}}\nworkers: {m: {}}\n", "m"),
     ("short-drain", TASK.replace("m: {}", "m: {drain_timeout: 60s}"), "60s"),
     ("ignored-key", "retry_policies: {standard: {backoff: [1s], delay: 1s}}\n", "delay"),
+    ("reserved-variable", "workers: {m: {slot_variable: GPU, environment: {GPU: 7}}}\n", "GPU"),
     ("ignored-key", "retry_policies: {standard: {max_snooze: 1h}}\n", "max_snooze"),
     ("missing-key", UNIQUE % "{by: [args.0]}", "unique"),
     ("exclusive-keys", UNIQUE % "{until: ended, for: 1m}", "unique"),
