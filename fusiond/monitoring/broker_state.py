@@ -14,6 +14,7 @@ from fusiond.broker.counters import QueueCounters
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import CronDeclaration, FileInForce
 from fusiond.broker.outbox_verbs import OutboxState
+from fusiond.broker.pool_verbs import PoolUse
 from fusiond.broker.records import Counts
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
@@ -43,6 +44,8 @@ class BrokerState:
     sinks: dict[str, SinkState] = field(default_factory=dict)
     #: outbox of a living daemon's file → how it stands
     outboxes: dict[str, OutboxState] = field(default_factory=dict)
+    #: pool → how much of it is taken
+    pools: dict[str, PoolUse] = field(default_factory=dict)
     #: who answers for what
     owners: Owners = field(default_factory=dict)
 
@@ -69,6 +72,7 @@ def broker_state(verbs: Verbs) -> Plan[BrokerState]:
         owners=catalogue.owners,
         sinks=(yield from sink_states(verbs, files, [*queues])),
         outboxes=(yield from outbox_states(verbs, files)),
+        pools=(yield from verbs.pool_uses()),
     )
 
 

@@ -19,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from fusiond.broker.counters import LIMITS, Histogram, QueueCounters, Tally
+from fusiond.broker.pool_verbs import PoolUse
 from fusiond.broker.records import Counts
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState
@@ -61,6 +62,9 @@ NAMES: Final = {
     "fusiond_outbox_oldest_seconds": "For how long the oldest row of an outbox waits.",
     "fusiond_outbox_failing": "Whether no rows of an outbox can be handed over now.",
     "fusiond_outbox_last_report_timestamp_seconds": "When a daemon last said how an outbox stands; 0: never.",
+    "fusiond_pool_slots": "Slots of a pool, as the file says that was published last.",
+    "fusiond_pool_held_slots": "Slots of a pool that jobs hold.",
+    "fusiond_pool_oldest_wait_seconds": "For how long a task has waited for a pool and got nothing of it.",
     "fusiond_queue_info": "Who answers for a queue; always 1.",
     "fusiond_cron_info": "Who answers for a cron entry; always 1.",
     "fusiond_job_info": "Who answers for the jobs of a task in a queue; always 1.",
@@ -158,10 +162,19 @@ def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> It
         yield "fusiond_outbox_oldest_seconds", stands.oldest, {"outbox": outbox}
         yield "fusiond_outbox_failing", bool(stands.failing), {"outbox": outbox}
         yield "fusiond_outbox_last_report_timestamp_seconds", stands.at, {"outbox": outbox}
+    yield from _pools(broker.pools)
     for name, counters in broker.counters.items():
         yield from _counted(name, counters)
         for task in counters.totals:
             yield "fusiond_job_info", 1, {"queue": name, "task": task, **owner_of(broker.owners, name, task)._asdict()}
+
+
+def _pools(uses: Mapping[str, PoolUse]) -> Iterator[Sample]:
+    for pool, use in uses.items():
+        if use.slots is not None:
+            yield "fusiond_pool_slots", use.slots, {"pool": pool}
+        yield "fusiond_pool_held_slots", use.held, {"pool": pool}
+        yield "fusiond_pool_oldest_wait_seconds", use.oldest, {"pool": pool}
 
 
 def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:

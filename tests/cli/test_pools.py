@@ -6,6 +6,7 @@ from fusiond.broker.pool_verbs import PoolAction
 from fusiond.broker.records import Outcome
 from fusiond.config.model import Config
 from fusiond.config.model.limits import SharedPool
+from tests.support.fusiond_command import samples
 
 POOLS = {"licence": SharedPool("licence", 2)}
 
@@ -36,6 +37,10 @@ def test_who_waits_for_a_pool_is_seen(desk, publish):
     document = desk.fusiond("pools", "--json").json["licence"]
     assert (document["slots"], document["held"], document["waiters"]) == (2, 2, ["send"])
     assert "pool 'licence' has too little room" in desk.fusiond("status").out
+    metrics = samples(desk.fusiond("status", "--metrics").out)
+    kinds = [metrics[f"fusiond_pool_{kind}"]["licence",] for kind in ("slots", "held_slots", "oldest_wait_seconds")]
+    assert kinds[:2] == [2, 2]
+    assert 0 <= kinds[2] < 60
     shown = desk.fusiond("job", "show", name)
     assert "pool 'licence' has too little room: 2 of 2 slots are held" in shown.out
     assert desk.fusiond("job", "show", name, "--json").json[0]["history"] == []

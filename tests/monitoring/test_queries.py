@@ -10,6 +10,7 @@ from fusiond.broker.counters import Histogram, QueueCounters, Tally
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
 from fusiond.broker.outbox_verbs import OutboxState
+from fusiond.broker.pool_verbs import PoolUse
 from fusiond.broker.records import Counts
 from fusiond.monitoring.broker_state import BrokerState
 from fusiond.monitoring.exposition import NAMES, exposition
@@ -31,6 +32,7 @@ BROKER = BrokerState(
     files=[FileInForce("abc", 3, ("one",), {}), FileInForce("def", 4, ("two",), {})],
     counters={"q": QueueCounters({"t": Tally(finished=1, run=_TIMES, wait=_TIMES)}, {})},
     sinks={"audit": SinkState(5.0, "it is away")},
+    pools={"licence": PoolUse(5, 5, 7.0, ("train",))},
     outboxes={"shop": OutboxState(waiting=3, refused=1, oldest=5.0, failing="it is away", host="h", at=7.0)},
 )
 #: of series that a Prometheus adds

@@ -64,6 +64,7 @@ FIRES = {
     "FusiondSinkLate": ({'fusiond_sink_delay_seconds{sink="audit"}': "601x60"}, {"sink": "audit"}),
     "FusiondOutboxStuck": ({'fusiond_outbox_oldest_seconds{outbox="shop"}': "61x60"}, {"outbox": "shop"}),
     "FusiondOutboxRefuses": ({'fusiond_outbox_refused{outbox="shop"}': "1x60"}, {"outbox": "shop"}),
+    "FusiondPoolFull": ({'fusiond_pool_oldest_wait_seconds{pool="openai"}': "601x60"}, {"pool": "openai"}),
     "FusiondJobsWait": ({'fusiond_queue_oldest_wait_seconds{queue="q"}': "601x60"}, {"queue": "q"}),
     "FusiondQueueSlow": (
         {
@@ -101,6 +102,7 @@ QUIET = {
     'fusiond_outbox_failing{outbox="shop"}': "0x60",
     'fusiond_outbox_refused{outbox="shop"}': "0x60",
     'fusiond_outbox_last_report_timestamp_seconds{outbox="shop"}': "0+60x60",
+    'fusiond_pool_oldest_wait_seconds{pool="openai"}': "599x60",
     **{f'fusiond_job_wait_seconds_bucket{{queue="q", task="t", le="{le}"}}': "0+10x60" for le in ("60", "300", "+Inf")},
     'fusiond_job_outcomes_total{queue="q", task="t", outcome="failed"}': "0+4x60",
     'fusiond_job_outcomes_total{queue="q", task="t", outcome="finished"}': "0+100x60",
