@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from fusiond.status_document import ChildNumbers
+
 # -- of a program ------------------------------------------------------------------------------------------------------
 
 #: it serves
@@ -25,8 +27,8 @@ Shortfall = TypedDict("Shortfall", {"is": Literal["unloaded", "warning"], "reaso
 Loaded = TypedDict("Loaded", {"is": Literal["loaded"], "environment": str, "release": Mapping[str, Any]})
 #: while it drains or claims nothing: slots that its jobs use, jobs that run, and whether an answer of Redis is missing
 Busy = TypedDict("Busy", {"is": Literal["busy"], "slots": int, "jobs": int, "waits": bool})
-#: how many children a group with a range has, and why; empty: it has no range
-Scaled = TypedDict("Scaled", {"is": Literal["scaled"], "numbers": dict[str, Any]})
+#: how many children a group with a range has, and why
+Scaled = TypedDict("Scaled", {"is": Literal["scaled"], "numbers": ChildNumbers})
 #: its loop runs; it can serve, or why not; `n`: of the question
 Alive = TypedDict("Alive", {"is": Literal["alive"], "n": int})
 Checked = TypedDict("Checked", {"is": Literal["checked"], "n": int, "trouble": str})

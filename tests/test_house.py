@@ -25,6 +25,7 @@ FLOORS = [
         "owners",
         "json_depth",
         "link_messages",
+        "status_document",
         "paths",
         "argument_values",
         "callbacks",

@@ -11,6 +11,7 @@ from fusiond.cli.find import daemon, file
 from fusiond.cli.terminal.table import table
 from fusiond.cli.terminal.text import clock, legible, tell
 from fusiond.errors import ConfigError, ControlError, ForeignDaemon
+from fusiond.status_document import ReloadOutcome
 
 #: characters of a hash in the table; --json has all of them
 _HASH: Final = 12
@@ -102,7 +103,7 @@ def _reload(options: arguments.Options) -> int:
     return _answer(options, outcome)
 
 
-def _answer(options: arguments.Options, outcome: dict[str, Any]) -> int:
+def _answer(options: arguments.Options, outcome: ReloadOutcome) -> int:
     """Print how a reload or rollback ended; returns the exit status."""
     arguments.answer(options, outcome, lambda: legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fusiond.locate.find_daemons import Located
+    from fusiond.status_document import ProgramStatus, ReloadOutcome, StatusDocument
 
 #: seconds that the daemon may take to answer
 _TIMEOUT: Final = 10.0
@@ -54,9 +55,9 @@ def _list(options: arguments.Options) -> None:
     """[daemon] List the worker groups of this host, with the process of each."""
     from fusiond.cli.status.report import program_notes, program_state
 
-    status = daemon.find(options).ask("status", timeout=_TIMEOUT)
+    status = daemon.find(options).status(_TIMEOUT)
     programs = list(_programs(status))
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (_name(program), *program_state(program), program["generation"], ", ".join(program_notes(program)))
         for program in programs
     ]
@@ -75,7 +76,7 @@ def _restart(options: arguments.Options) -> int:
     located = daemon.find(options)
     names = _known(located, options.groups)
     who = daemon.asker(f"fusiond group restart {' '.join(names)}")
-    outcome = located.ask("reload", who, " ".join(names), timeout=options.timeout)
+    outcome: ReloadOutcome = located.ask("reload", who, " ".join(names), timeout=options.timeout)
     arguments.answer(options, outcome, lambda: legible(outcome["summary"]))
     return REFUSED if outcome["result"] == "refused" else OK
 
@@ -184,27 +185,26 @@ def _wait(located: Located, seconds: float | None) -> _Left:
 
 
 def _left(located: Located) -> _Left:
-    status = located.ask("status", timeout=_TIMEOUT)
+    status = located.status(_TIMEOUT)
     if status["drained"] is None:
         tell("note: somebody has undone the drain")
     programs = [program for program in _programs(status) if program["pid"]]
-    busy = [program["busy"] for program in programs]
-    waiting = tuple(program["name"] for program in programs if program.get("waits_for_redis"))
-    return _Left(None if None in busy else sum(busy), waiting)
+    busy = [program["busy"] for program in programs if program["busy"] is not None]
+    waiting = tuple(program["name"] for program in programs if program["waits_for_redis"])
+    return _Left(sum(busy) if len(busy) == len(programs) else None, waiting)
 
 
 def _known(located: Located, names: list[str]) -> list[str]:
     """The names themselves. Raises FusionError for one that no worker group of this host has."""
-    groups = [*map(_name, _programs(located.ask("status", timeout=_TIMEOUT)))]
+    groups = [*map(_name, _programs(located.status(_TIMEOUT)))]
     return [entry("group", dict(zip(groups, groups, strict=True)), name) for name in names]
 
 
-def _name(program: dict[str, Any]) -> str:
+def _name(program: ProgramStatus) -> str:
     """The group that a program belongs to."""
-    part: str = program["part"]
-    return part.removeprefix(_WORKER)
+    return program["part"].removeprefix(_WORKER)
 
 
-def _programs(status: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _programs(status: StatusDocument) -> Iterator[ProgramStatus]:
     """Those of worker groups."""
     return (program for program in status["programs"] if program["part"].startswith(_WORKER))

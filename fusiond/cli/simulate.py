@@ -75,7 +75,7 @@ def _before(options: arguments.Options, named: str) -> tuple[str, Config | None]
         return options.against, file.read(options.against)[1]
     options.config = options.config or named
     try:
-        running = daemon.find(options).ask("status")
+        running = daemon.find(options).status()
         return f"generation {running['generation']}, which runs", read_snapshot(running["snapshot"]).config
     except FusionError:
         return "", None

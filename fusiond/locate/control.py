@@ -31,9 +31,9 @@ def ask(
     *arguments: str,
     timeout: float = TIMEOUT,
     check: Callable[[Peer], None] | None = None,
-) -> dict[str, Any]:
+) -> Any:
     """
-    The daemon's answer to a verb.
+    The daemon's answer to a verb: the JSON object that `FusionNamespace` or `status_document.py` describes.
 
     Args:
         control: its socket, `paths.control_socket(runtime)`.
@@ -51,8 +51,7 @@ def ask(
             with contextlib.closing(_Connection(control, timeout, check)) as connection:
                 connection.request("POST", "/RPC2", body, {"Content-Type": "text/xml"})
                 (value,), _ = xmlrpc.client.loads(connection.getresponse().read())
-                found: dict[str, Any] = json.loads(str(value))
-                return found
+                return json.loads(str(value))
         except (FileNotFoundError, ConnectionRefusedError) as error:
             raise ControlError(f"no daemon listens on {control}; start one with fusiond run") from error
         except PermissionError as error:

@@ -16,12 +16,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fusiond import paths
 from fusiond.errors import ControlError, ForeignDaemon
 from fusiond.locate import pointers
 from fusiond.locate.control import TIMEOUT, ask
+from fusiond.status_document import Identity, StatusDocument
 
 #: seconds that a daemon may take to say which file it runs
 PATIENCE: Final = 5.0
@@ -39,7 +40,7 @@ class Located:
     #: the path by which it was given its file
     source: str
     #: its answer to `identity`; None: it could not be asked
-    identity: dict[str, Any] | None = None
+    identity: Identity | None = None
     #: the process that answered
     peer: pointers.Peer | None = None
     #: why it could not be asked
@@ -48,9 +49,13 @@ class Located:
     @property
     def pid(self) -> int:
         """Its process; 0 if that is not known."""
-        return int(self.identity.get("pid", 0)) if self.identity else 0
+        return self.identity["pid"] if self.identity else 0
 
-    def ask(self, verb: str, *arguments: str, timeout: float = TIMEOUT) -> dict[str, Any]:
+    def status(self, timeout: float = TIMEOUT) -> StatusDocument:
+        """The answer of this very process to `status`. Raises ControlError."""
+        return cast("StatusDocument", self.ask("status", timeout=timeout))
+
+    def ask(self, verb: str, *arguments: str, timeout: float = TIMEOUT) -> Any:
         """The answer of this very process to a verb. Raises ControlError."""
         if self.error is not None:
             raise self.error
@@ -126,7 +131,7 @@ def _probe(file: Path, runtime: Path, *, development: bool, pointed: pointers.Po
         peers.append(peer)
 
     try:
-        identity = ask(control, "identity", timeout=PATIENCE, check=check)
+        identity: Identity = ask(control, "identity", timeout=PATIENCE, check=check)
     except ControlError as error:
         cause = error.__cause__
         if isinstance(cause, OSError) and cause.errno in _NOBODY:
@@ -138,10 +143,9 @@ def _probe(file: Path, runtime: Path, *, development: bool, pointed: pointers.Po
         if other := pointers.other_file(runtime, file):
             raise _foreign(file, other) from None
         return [Located(runtime, development, pointed.file if pointed else str(file), error=error)]
-    runs = str(identity.get("source", "?"))
-    if not pointers.same_file(runs, file):
-        raise _foreign(file, runs)
-    return [Located(runtime, bool(identity.get("development")), runs, identity, peers[-1])]
+    if not pointers.same_file(identity["source"], file):
+        raise _foreign(file, identity["source"])
+    return [Located(runtime, identity["development"], identity["source"], identity, peers[-1])]
 
 
 def _foreign(file: Path, other: str) -> ForeignDaemon:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -24,6 +24,7 @@ from fusiond.broker.records import Counts
 from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState
 from fusiond.owners import Owner, owner_of
+from fusiond.status_document import ChildNumbers, ReloadResult, ScalingReason, StatusDocument
 
 #: name, value, labels
 Sample = tuple[str, float | Histogram, dict[str, str]]
@@ -88,7 +89,7 @@ class Rendered(NamedTuple):
     content_type: str
 
 
-def exposition(daemon: Mapping[str, Any] | None, broker: BrokerState | None, accept: str = "") -> Rendered:
+def exposition(daemon: StatusDocument | None, broker: BrokerState | None, accept: str = "") -> Rendered:
     """
     All metrics.
 
@@ -136,7 +137,7 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return list(zip(limits, accumulate(map(float, histogram.buckets)), strict=True))
 
 
-def _samples(daemon: Mapping[str, Any] | None, broker: BrokerState | None) -> Iterator[Sample]:
+def _samples(daemon: StatusDocument | None, broker: BrokerState | None) -> Iterator[Sample]:
     yield "fusiond_daemon_up", daemon is not None, {}
     yield "fusiond_broker_up", broker is not None, {}
     if daemon is not None:
@@ -177,15 +178,15 @@ def _pools(uses: Mapping[str, PoolUse]) -> Iterator[Sample]:
         yield "fusiond_pool_oldest_wait_seconds", use.oldest, {"pool": pool}
 
 
-def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
+def _daemon(daemon: StatusDocument) -> Iterator[Sample]:
     yield "fusiond_uptime_seconds", daemon["uptime"], {}
     yield "fusiond_ready", daemon["ready"], {}
-    yield "fusiond_drained", daemon.get("drained") is not None, {}
-    for queue in daemon.get("drained_queues", ()):
+    yield "fusiond_drained", daemon["drained"] is not None, {}
+    for queue in daemon["drained_queues"]:
         yield "fusiond_drained_queue", 1, {"queue": queue}
     yield "fusiond_config_info", 1, {"generation": str(daemon["generation"]), "hash": daemon["hash"]}
-    yield "fusiond_config_file_differs", bool(daemon["file_differs"]), {}
-    for result in ("applied", "unchanged", "refused"):
+    yield "fusiond_config_file_differs", daemon["file_differs"], {}
+    for result in get_args(ReloadResult):
         yield "fusiond_config_reloads_total", daemon["reloads"].get(result, 0), {"result": result}
     if reload := daemon["reload"]:
         yield "fusiond_config_last_reload_successful", reload["result"] != "refused", {}
@@ -194,16 +195,16 @@ def _daemon(daemon: Mapping[str, Any]) -> Iterator[Sample]:
         name = {"program": program["name"]}
         yield "fusiond_program_up", program["serves"], name
         yield "fusiond_program_deaths", program["deaths"], name
-        if program.get("scaled"):
+        if program["scaled"]:
             yield from _scaled(program["scaled"], name)
 
 
-def _scaled(scaled: Mapping[str, Any], program: dict[str, str]) -> Iterator[Sample]:
+def _scaled(scaled: ChildNumbers, program: dict[str, str]) -> Iterator[Sample]:
     least, most = scaled["range"]
     yield "fusiond_processes", scaled["processes"], program
     yield "fusiond_processes_min", least, program
     yield "fusiond_processes_max", most, program
-    for reason in ("latency", "backlog", "quiet"):
+    for reason in get_args(ScalingReason):
         yield "fusiond_processes_changes_total", scaled["changes"].get(reason, 0), {**program, "reason": reason}
 
 

@@ -26,6 +26,7 @@ from fusiond.config.model import serves
 from fusiond.config.release_marks import in_words, marks
 from fusiond.event_spool import EventSpool
 from fusiond.link_messages import Apply, DaemonEvent
+from fusiond.status_document import Drained
 from fusiond.supervise.supervisord.daemon_options import DaemonOptions
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.supervisord.program_config import ProgramConfig
@@ -58,8 +59,8 @@ class ProcessTable:
     ) -> None:
         self._options, self._groups, self.run = options, groups, run
         self._spool = EventSpool(run.state)
-        #: who has told the groups of this host to claim nothing, and since when, in epoch seconds; None: they claim
-        self.drained: dict[str, Any] | None = None
+        #: None: the groups of this host claim
+        self.drained: Drained | None = None
         self.accept(accepted, {part_of(name): accepted.generation for name in accepted.config.workers})
 
     def accept(self, snapshot: Snapshot, generations: dict[str, int]) -> None:

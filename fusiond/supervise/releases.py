@@ -16,8 +16,9 @@ from collections.abc import Iterator
 
 from fusiond.config.model import WorkerGroup
 from fusiond.config.release_marks import Marks, in_words, marks, switched
+from fusiond.status_document import ReloadOutcome
 from fusiond.supervise.process_table import ProcessTable
-from fusiond.supervise.reload.outcome import ReloadOutcome, Request
+from fusiond.supervise.reload.outcome import Request
 from fusiond.supervise.supervisord.process import Process
 from fusiond.supervise.wanted_programs import part_of
 
@@ -60,7 +61,7 @@ class Releases:
         """
         if last is not self._last:
             self._last = last
-            if last and last.result != "refused":
+            if last and last["result"] != "refused":
                 self._asked.clear()
         if not self._to_ask():
             return None

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fusiond import paths
 from fusiond.broker.redis.connection import Connection, connect
@@ -38,6 +38,7 @@ from fusiond.config.model import Broker, Config, Control, Logging, WorkerGroup
 from fusiond.errors import BrokerUnavailable, ControlError, FusionError
 from fusiond.locate.control import ask
 from fusiond.locate.find_broker import of_url
+from fusiond.status_document import StatusDocument
 from fusiond.testing.emptying import empty, is_idle
 from fusiond.testing.file_under_test import read
 from fusiond.testing.redirection import PARTS, redirected
@@ -188,19 +189,19 @@ class EmbeddedDaemon:
 
     def _wait_until_ready(self) -> None:
         end, settled_at = time.monotonic() + PATIENCE, float("inf")
-        while not (status := self._status()).get("ready"):
-            if status.get("settled"):
+        while not ((status := self._status()) and status["ready"]):
+            if status and status["settled"]:
                 settled_at = min(settled_at, time.monotonic())
             if self._keeper.poll() is not None or time.monotonic() > min(end, settled_at + _SETTLED):
-                reasons = "; ".join(f"{name}: {why}" for name, why in status.get("unready", {}).items())
+                reasons = "; ".join(f"{name}: {why}" for name, why in (status["unready"] if status else {}).items())
                 raise FusionError(f"the daemon for tests cannot serve: {reasons}; its log:\n{self.log}")
             time.sleep(0.02)
 
-    def _status(self) -> dict[str, Any]:
-        """What it says of itself; empty: it does not yet."""
+    def _status(self) -> StatusDocument | None:
+        """What it says of itself; None: it does not yet."""
         with contextlib.suppress(ControlError):
-            return ask(paths.control_socket(self._runtime), "status", timeout=PATIENCE)
-        return {}
+            return cast("StatusDocument", ask(paths.control_socket(self._runtime), "status", timeout=PATIENCE))
+        return None
 
     def _run(self, plan: Any) -> Any:
         assert self._connection is not None  # noqa: S101 - it is there once the daemon has started

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fusiond import paths
 from fusiond.broker.call import Call, Plan, together
@@ -30,6 +30,7 @@ from fusiond.inspecting.worker_states import ask_workers
 from fusiond.locate.control import ask
 from fusiond.masking import ALL, Secret
 from fusiond.producer.plans import Producer
+from fusiond.status_document import StatusDocument
 from fusiond.web.rights import User, is_among
 from fusiond.web.selections import Selections
 
@@ -124,16 +125,16 @@ class Backend:
         """Run Calls in one round trip; in place of a reply that was an error stands a BrokerError, not raised."""
         return await self._connection.run_many(list(calls)) if calls else []
 
-    async def ask_daemon(self, verb: str, *arguments: str, patience: float = _DAEMON) -> dict[str, Any]:
+    async def ask_daemon(self, verb: str, *arguments: str, patience: float = _DAEMON) -> Any:
         """What the daemon of this host replies. Raises ControlError."""
         return await asyncio.to_thread(ask, self._control, verb, *arguments, timeout=patience)
 
-    async def status(self) -> dict[str, Any] | None:
+    async def status(self) -> StatusDocument | None:
         """The daemon's status; None: it does not answer."""
 
-        async def find() -> dict[str, Any] | None:
+        async def find() -> StatusDocument | None:
             try:
-                return await self.ask_daemon("status")
+                return cast("StatusDocument", await self.ask_daemon("status"))
             except ControlError:
                 return None
 

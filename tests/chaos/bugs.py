@@ -574,7 +574,7 @@ BUGS = {
     ),
     "a command that trusts whoever answers": Bug(
         "commands", "do not ask the daemon which file it runs", "files in trouble",
-        [Edit("locate/find_daemons.py", "if not pointers.same_file(runs, file):", "if False:")],
+        [Edit("locate/find_daemons.py", 'if not pointers.same_file(identity["source"], file):', "if False:")],
     ),
     "a dead daemon that is followed": Bug(
         "catalogue", "follows daemons that have ended before those that live, and calls each task served",

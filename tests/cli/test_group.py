@@ -3,6 +3,7 @@
 from itertools import chain, repeat
 
 from fusiond.cli import group
+from tests.support.status_documents import program_status, status_document
 
 
 class Daemon:
@@ -11,10 +12,10 @@ class Daemon:
     def __init__(self, *said):
         self._said = chain(said, repeat(said[-1]))
 
-    def ask(self, _verb, **_):
+    def status(self, _timeout):
         busy, waits = next(self._said)
-        program = {"name": "worker:main@1", "part": "worker:main", "pid": 1, "busy": busy, "waits_for_redis": waits}
-        return {"drained": {}, "programs": [program]}
+        drained = {"by": "somebody", "since": 7.0}
+        return status_document(program_status(busy=busy, waits_for_redis=waits), drained=drained)
 
 
 def left(*said):

@@ -14,6 +14,7 @@ from fusiond.config.load import load
 from fusiond.schedule import publishing
 from tests.support.fusiond_command import fusiond_here, samples
 from tests.support.running import until
+from tests.support.status_documents import program_status
 
 
 @pytest.fixture
@@ -277,9 +278,8 @@ def test_a_drained_host_is_no_reason_to_call_a_queue_unserved(desk, status):
 
 def test_a_program_that_has_not_said_how_many_jobs_it_runs_is_not_said_to_run_none():
     """The number is there a moment later."""
-    said = dict.fromkeys(["stopped_by_operator", "deaths", "reason", "retry_in", "unloaded"])
-    assert [*program_notes(said | {"draining": True, "busy": None})] == ["draining"]
-    assert [*program_notes(said | {"draining": True, "busy": 1})] == ["draining, 1 job left"]
+    assert [*program_notes(program_status(draining=True, busy=None))] == ["draining"]
+    assert [*program_notes(program_status(draining=True, busy=1))] == ["draining, 1 job left"]
 
 
 def test_a_queue_with_jobs_that_nothing_serves_is_named_with_its_remedy(desk, status):

@@ -15,15 +15,17 @@ from fusiond.broker.records import Counts
 from fusiond.monitoring.broker_state import BrokerState
 from fusiond.monitoring.exposition import NAMES, exposition
 from tests.monitoring.test_shipped import expressions
+from tests.support.status_documents import program_status, refused_reload, status_document
 
-SCALED = {"range": [1, 4], "processes": 2, "changes": {}}
+SCALED = {"range": [1, 4], "processes": 2, "changes": {}, "why": ""}
 #: a program whose children follow their load, and a reload that was refused
-DAEMON = {
-    "uptime": 5.0, "ready": False, "generation": 3, "hash": "abc", "file_differs": True, "reloads": {},
-    "drained_queues": ["q"],
-    "reload": {"result": "refused", "ended_at": 7.0},
-    "programs": [{"name": "worker:main@3", "serves": True, "deaths": 0, "scaled": SCALED}],
-}  # fmt: skip
+DAEMON = status_document(
+    program_status("worker:main@3", scaled=SCALED),
+    ready=False,
+    file_differs=True,
+    drained_queues=["q"],
+    reload=refused_reload(),
+)
 _TIMES = Histogram((1,) * 17, 3.0)
 BROKER = BrokerState(
     queues={"q": Counts(*[1] * 9, 5000, True, False, None, 1, None, None, None)},

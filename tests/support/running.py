@@ -16,6 +16,7 @@ from pathlib import Path
 from fusiond import paths
 from fusiond.errors import ControlError
 from fusiond.locate.control import ask
+from tests.support.status_documents import misfits
 from tests.support.warm import is_enough, warm
 
 REAL = (sys.executable, "-P", "-m", "fusiond.cli")
@@ -191,9 +192,11 @@ class Running:
         return self.log.read_text()
 
     def status(self):
-        """What `fusiond status` is made of; what runs is remembered for the end."""
+        """What `fusiond status` is made of, which is as its types say; what runs is remembered for the end."""
         self.seen |= descendants(self.process.pid)
-        return ask(self.control, "status", timeout=PATIENCE)
+        found = ask(self.control, "status", timeout=PATIENCE)
+        assert misfits(found) == []
+        return found
 
     def reload(self, body=None):
         """Write the file, ask for a reload, and wait for its outcome."""

@@ -11,14 +11,10 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.web.backend import Backend
 from tests.monitoring.test_shipped import PROMTOOL
 from tests.support.fusiond_command import samples
+from tests.support.status_documents import program_status, refused_reload, status_document
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
-#: what a daemon says of itself, as far as it matters here
-READY = {
-    "ready": True, "unready": {}, "uptime": 5.0, "generation": 3, "hash": "abc", "file_differs": False,
-    "reloads": {"applied": 2}, "reload": {"result": "refused", "ended_at": 7.0},
-    "programs": [{"name": "scheduler", "serves": True, "deaths": 0}],
-}  # fmt: skip
+READY = status_document(program_status("scheduler"), reloads={"applied": 2}, reload=refused_reload())
 
 
 @pytest.fixture

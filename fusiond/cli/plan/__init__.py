@@ -27,6 +27,7 @@ from fusiond.errors import ControlError, FusionError
 if TYPE_CHECKING:
     from fusiond.config.accepted.plan import Effects, Plan
     from fusiond.locate.find_daemons import Located
+    from fusiond.status_document import ReloadOutcome, StatusDocument
 
 #: seconds for one import
 _IMPORT_TIMEOUT: Final = 30.0
@@ -46,9 +47,9 @@ class Comparison(NamedTuple):
     #: why the file cannot be used; may have many lines
     reason: str = ""
     #: outcome of the daemon's last reload that changed something; None: there was none, or it is another file
-    taken: dict[str, Any] | None = None
+    taken: ReloadOutcome | None = None
     #: outcome of the daemon's last reload; None: there was none, or it is another file
-    last: dict[str, Any] | None = None
+    last: ReloadOutcome | None = None
 
 
 def register(subparsers: Any) -> None:
@@ -107,7 +108,7 @@ def _plan(options: arguments.Options) -> int:
     return CHANGES if options.exit_code and not plan.is_empty else OK
 
 
-def _said_of_taken(taken: dict[str, Any]) -> str:
+def _said_of_taken(taken: ReloadOutcome) -> str:
     """`generation 7 was accepted 12s ago (the file's change): 1 group replaced (main, because …)`."""
     from fusiond.config.accepted.plan import Plan
     from fusiond.config.model import rebuild
@@ -116,7 +117,7 @@ def _said_of_taken(taken: dict[str, Any]) -> str:
     return f"generation {taken['generation']} was accepted {_ago(taken)}: {what}"
 
 
-def _ago(outcome: dict[str, Any]) -> str:
+def _ago(outcome: ReloadOutcome) -> str:
     return f"{when(outcome['ended_at'] * 1000, time.time() * 1000)} ({', '.join(outcome['asked_by'])})"
 
 
@@ -148,7 +149,7 @@ def _against_daemon(options: arguments.Options) -> Comparison:
 
     located = _daemon(options)
     if options.file is not None:
-        running = located.ask("status")
+        running = located.status()
         if not same_file(as_named(options.file), running["source"]):
             return _of_another(options.file, running)
     return _by_daemon(located.ask("plan"))
@@ -178,12 +179,11 @@ def _by_daemon(said: dict[str, Any]) -> Comparison:
         found = said["effects"] and rebuild(Effects, said["effects"])
     except (TypeError, KeyError, AttributeError) as error:
         raise ControlError("the daemon is of another version than this command; restart it") from error
-    return Comparison(
-        said["source"], _accepted(said), found, said["problems"], said["reason"], said.get("taken"), said.get("last")
-    )
+    against = _accepted(said["generation"])
+    return Comparison(said["source"], against, found, said["problems"], said["reason"], said["taken"], said["last"])
 
 
-def _of_another(name: str, running: dict[str, Any]) -> Comparison:
+def _of_another(name: str, running: StatusDocument) -> Comparison:
     """A file that is not the daemon's: it is read as this user, as the daemon might read what this user may not."""
     from fusiond.config.accepted.plan import effects
     from fusiond.config.accepted.snapshot import read_snapshot
@@ -194,11 +194,11 @@ def _of_another(name: str, running: dict[str, Any]) -> Comparison:
             f"{snapshot}: only the daemon's user may read what runs; run this as that user, or give --against OTHER"
         )
     _, new = file.read(name)
-    return Comparison(name, _accepted(running), effects(read_snapshot(snapshot).config, new), [])
+    return Comparison(name, _accepted(running["generation"]), effects(read_snapshot(snapshot).config, new), [])
 
 
-def _accepted(said: dict[str, Any]) -> str:
-    return f"generation {said['generation']}, which runs"
+def _accepted(generation: int) -> str:
+    return f"generation {generation}, which runs"
 
 
 def plan_text(plan: Plan, found: Circumstances) -> str:

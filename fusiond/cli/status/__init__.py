@@ -8,6 +8,7 @@ from fusiond.cli import arguments
 from fusiond.cli.exits import AWAY, OK, REFUSED
 from fusiond.cli.find import daemon
 from fusiond.cli.terminal.text import legible, tell
+from fusiond.status_document import StatusDocument
 
 #: seconds between two pages of --watch
 _WATCH: Final = 1.0
@@ -71,15 +72,15 @@ def _health(options: arguments.Options) -> int:
 
     Exit status: 0 yes · 1 not ready, the reasons are printed · 3 the daemon does not answer.
     """
-    status = daemon.find(options).ask("status", timeout=_TIMEOUT)
-    document = {name: status[name] for name in ("pid", "ready", "ending", "unready")}
-    document["warnings"] = [program["warning"] for program in status["programs"] if program.get("warning")]
+    status = daemon.find(options).status(_TIMEOUT)
+    warnings = [program["warning"] for program in status["programs"] if program["warning"]]
+    shown = {"pid": status["pid"], "ready": status["ready"], "ending": status["ending"], "unready": status["unready"]}
     verdict = "live" if options.live else _verdict(status)
-    arguments.answer(options, document, lambda: legible("\n".join([verdict, *document["warnings"]])))
+    arguments.answer(options, {**shown, "warnings": warnings}, lambda: legible("\n".join([verdict, *warnings])))
     return OK if options.live or status["ready"] else REFUSED
 
 
-def _verdict(status: dict[str, Any]) -> str:
+def _verdict(status: StatusDocument) -> str:
     """`ready`, or why the daemon is not."""
     if status["ready"] or status["ending"]:
         return "ready" if status["ready"] else "ending"

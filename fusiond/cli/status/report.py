@@ -31,6 +31,7 @@ from fusiond.job import JobStatus
 from fusiond.monitoring.broker_state import BrokerState, broker_state, overdue_entries, sink_states
 from fusiond.schedule.drift import Drift, differences, drifts, files_in_words
 from fusiond.schedule.held_keeping import sentence, stuck_tasks, suspended_tasks, suspension
+from fusiond.status_document import ChildNumbers, Drained, ProgramStatus, StatusDocument
 
 #: jobs of a queue from which the queue that they belong to is guessed
 _SAMPLE: Final = 20
@@ -75,7 +76,7 @@ class DrainedQueue:
 class Report:
     """The daemon and the broker; a part that is out of reach is None, and `errors` has the reason."""
 
-    daemon: dict[str, Any] | None = None
+    daemon: StatusDocument | None = None
     queues: dict[str, Counts] | None = None
     unserved: list[UnservedQueue] = field(default_factory=list)
     drained: list[DrainedQueue] = field(default_factory=list)
@@ -171,7 +172,7 @@ def ask(options: argparse.Namespace) -> Report:
     report = Report()
     options.daemons = None  # --watch looks for the daemons again
     try:
-        report.daemon = daemon.find(options).ask("status", timeout=_TIMEOUT)
+        report.daemon = daemon.find(options).status(_TIMEOUT)
     except FusionError as error:
         report.errors["daemon"] = str(error)
     try:
@@ -242,23 +243,23 @@ def _target(session: broker.Session, catalogue: Catalogue, queue: str) -> str | 
     return Counter(found).most_common(1)[0][0] if found else None
 
 
-def _daemon(daemon: dict[str, Any]) -> str:
-    reload, server = daemon["reload"], daemon["server"]
+def _daemon(daemon: StatusDocument) -> str:
+    reload, server, version, own = daemon["reload"], daemon["server"], daemon["version"], fusiond.__version__
     asked = f" ({', '.join(reload['asked_by'])})" if reload and reload["asked_by"] else ""
     which = "fusiond dev" if daemon["development"] else "daemon"
     state = "ending" if daemon["ending"] else "ready" if daemon["ready"] else "not ready"
     rollback = left_out = ""
-    if daemon.get("file_differs"):
+    if daemon["file_differs"]:
         counts = "the file counts again when it changes, or after fusiond reload"
-        if daemon.get("restores"):
+        if daemon["restores"]:
             rollback = f"to generation {daemon['restores']}; {counts}"
         elif not reload:  # `run --last-good`: after a reload, the file is in force or was refused
             left_out = f"{daemon['source']} was left out at the start; {counts}"
     return fields(
         [
             (which, f"{state}, pid {daemon['pid']}, up {span(daemon['uptime'])}"),
-            ("version", _version(daemon.get("version"))),
-            ("drained", _drained(daemon.get("drained"))),
+            ("version", f"{version}; this command is of {own}" if version != own else ""),
+            ("drained", _drained(daemon["drained"])),
             *(("unready", f"{name}: {why}") for name, why in daemon["unready"].items()),
             ("other hosts", ", ".join(daemon["of_other_hosts"])),
             ("file", f"{daemon['source']}, generation {daemon['generation']}"),
@@ -273,47 +274,40 @@ def _daemon(daemon: dict[str, Any]) -> str:
     )
 
 
-def _version(version: str | None) -> str:
-    """Of a daemon of another version than this command's; None: it is too old to say."""
-    if version == fusiond.__version__:
-        return ""
-    return f"{version or 'unknown'}; this command is of {fusiond.__version__}"
-
-
-def _drained(drained: dict[str, Any] | None) -> str:
+def _drained(drained: Drained | None) -> str:
     if not drained:
         return ""
     ago = when(drained["since"] * 1000, time.time() * 1000)
     return f"{ago} ({drained['by']}): nothing is claimed on this host until fusiond drain --undo"
 
 
-def _programs(programs: list[dict[str, Any]]) -> str:
+def _programs(programs: list[ProgramStatus]) -> str:
     rows = ((program["name"], *program_state(program), ", ".join(program_notes(program))) for program in programs)
     shown = table(("PROGRAM", "STATE", "PID", "UP", "NOTES"), rows, right="pid up")
     return "\n\n".join([shown, *filter(None, map(_last_lines, programs))])
 
 
-def _last_lines(program: dict[str, Any]) -> str:
+def _last_lines(program: ProgramStatus) -> str:
     """The last lines that a program logged, if it is down."""
     if not program["wanted"] or not program["last_words"]:
         return ""
     return "\n".join([f"last lines of {program['name']}:", *(f"  {legible(line)}" for line in program["last_words"])])
 
 
-def _scaled(scaled: dict[str, Any]) -> str:
+def _scaled(scaled: ChildNumbers) -> str:
     """How many children there are, out of which range, and why."""
     least, most = scaled["range"]
     why = f" ({scaled['why']})" if scaled["why"] else ""
     return f"{scaled['processes']} of {least} to {most} processes{why}"
 
 
-def program_state(program: dict[str, Any]) -> tuple[str, str, str]:
+def program_state(program: ProgramStatus) -> tuple[str, str, str]:
     """Its state, its process id and for how long it has run."""
     up = "" if program["uptime"] is None else span(program["uptime"])
     return program["state"].lower(), str(program["pid"] or ""), up
 
 
-def program_notes(program: dict[str, Any]) -> Iterator[str]:
+def program_notes(program: ProgramStatus) -> Iterator[str]:
     """What is to be said of a program beside its state."""
     yield from _phase(program)
     if program["stopped_by_operator"]:
@@ -326,7 +320,7 @@ def program_notes(program: dict[str, Any]) -> Iterator[str]:
         yield f"started again in {program['retry_in']:.0f} s"
     if program["unloaded"] and program["unloaded"] != program["reason"]:
         yield f"does not load: {program['unloaded']}"
-    for path, release in program.get("release", {}).items():
+    for path, release in program["release"].items():
         if release["loaded"] not in (path, None):
             yield f"runs {release['loaded']}"
         if program["wanted"] and release["loaded"] and release["now"] is None:
@@ -335,15 +329,15 @@ def program_notes(program: dict[str, Any]) -> Iterator[str]:
             yield f"not yet what {path} leads to now: {release['now']}"
 
 
-def _phase(program: dict[str, Any]) -> Iterator[str]:
+def _phase(program: ProgramStatus) -> Iterator[str]:
     if program["draining"]:
         left = "" if program["busy"] is None else f", {count(program['busy'], 'job')} left"
-        yield f"draining{left}{', waits for Redis' if program.get('waits_for_redis') else ''}"
+        yield f"draining{left}{', waits for Redis' if program['waits_for_redis'] else ''}"
     elif program["trial"]:
         yield "being tried"
     elif program["pid"] and not program["ready"]:
         yield "not ready"
     elif program["pid"] and not program["serves"]:
         yield "does not serve"
-    elif program.get("scaled"):
+    elif program["scaled"]:
         yield _scaled(program["scaled"])

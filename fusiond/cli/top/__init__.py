@@ -9,6 +9,7 @@ from fusiond.cli.exits import REFUSED, UsageError
 from fusiond.cli.find import broker
 from fusiond.cli.terminal.text import tell
 from fusiond.installed import not_installed
+from fusiond.status_document import ReloadOutcome
 
 _KEYS: Final = """\
 keys:
@@ -58,7 +59,7 @@ def _restart(options: arguments.Options, group: str, pid: int) -> str:
     from fusiond.errors import FusionError
 
     located = daemon.find(options)
-    if pid not in [program["pid"] for program in located.ask("status", timeout=10.0)["programs"]]:
+    if pid not in [program["pid"] for program in located.status(10.0)["programs"]]:
         raise FusionError(f"the daemon of {located.source} does not run process {pid}; name its file with -c")
-    outcome = located.ask("reload", daemon.asker(f"fusiond top, restart of {group}"), group, timeout=120.0)
-    return str(outcome["summary"])
+    outcome: ReloadOutcome = located.ask("reload", daemon.asker(f"fusiond top, restart of {group}"), group)
+    return outcome["summary"]

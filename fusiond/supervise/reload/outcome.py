@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
 
 from fusiond.config.accepted.plan import Plan
+from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.config.problems import Problem
+from fusiond.status_document import ReloadOutcome, ReloadResult
 
 #: stands for each group; no group can have this name
 ALL: Final = "*"
@@ -30,7 +32,7 @@ class NoSuchGeneration(Refused):
 class Request:
     """Who asks for what, and the answer."""
 
-    #: such as `SIGHUP`, `the file's change`, `fusiond reload by alice`
+    #: as in `ReloadOutcome`
     who: str
     #: `reload`: apply the file; `rollback`: apply an earlier generation; `plan`: say what a reload would do
     verb: Literal["reload", "rollback", "plan"] = "reload"
@@ -39,47 +41,31 @@ class Request:
     #: of a reload: groups to replace since their code has changed; ALL: each group
     code: frozenset[str] = frozenset()
     #: plain data, for the control socket; None: it is not answered yet
-    answer: dict[str, Any] | None = None
+    answer: Mapping[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadOutcome:
-    """How one reload or rollback ended."""
+def outcome(
+    accepted: Snapshot, asked_by: Iterable[str], seconds: float, refused: Refused | None, *,
+    plan: Plan | None = None, warnings: Sequence[str] = (),
+) -> ReloadOutcome:  # fmt: skip
+    """How a reload or rollback has ended now; `accepted`: what runs, `plan`: what was done."""
+    result: ReloadResult = "refused" if refused else "applied" if plan else "unchanged"
+    restores, reason = accepted.restores if plan else 0, refused.reason if refused else ""
+    back = f", a rollback to generation {restores}" if restores else ""
+    first = {
+        "applied": f"generation {accepted.generation} applied in {seconds:.2f} s{back}: {plan}",
+        "unchanged": f"nothing changed; generation {accepted.generation} runs on",
+        "refused": f"refused; generation {accepted.generation} runs on",
+    }[result]
+    return {
+        "result": result, "generation": accepted.generation, "hash": accepted.hash, "asked_by": [*asked_by],
+        "seconds": seconds, "ended_at": time.time(), "reason": reason,
+        "problems": [problem.to_dict() for problem in refused.problems] if refused else [],
+        "plan": asdict(plan) if plan else None, "restores": restores, "warnings": [*warnings],
+        "summary": "\n".join([first, *(f"warning: {warning}" for warning in warnings), *reason.splitlines()]),
+    }  # fmt: skip
 
-    result: Literal["applied", "unchanged", "refused"]
-    #: of the configuration that runs now
-    generation: int
-    hash: str
-    #: as in `Request.who`
-    asked_by: tuple[str, ...]
-    seconds: float
-    #: epoch seconds
-    ended_at: float = field(default_factory=time.time)
-    #: why it was refused, for people; may have many lines
-    reason: str = ""
-    problems: Sequence[Problem] = ()
-    #: what was done; None: nothing
-    plan: Plan | None = None
-    #: the generation that a rollback went back to; 0: it was a reload
-    restores: int = 0
-    #: what went wrong although the configuration was accepted
-    warnings: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for the control socket."""
-        summary = [self.headline, *(f"warning: {warning}" for warning in self.warnings), *self.reason.splitlines()]
-        return {name: getattr(self, name) for name in self.__slots__} | {
-            "problems": [problem.to_dict() for problem in self.problems],
-            "plan": asdict(self.plan) if self.plan else None,
-            "summary": "\n".join(summary),
-        }
-
-    @property
-    def headline(self) -> str:
-        """The result in one line."""
-        back = f", a rollback to generation {self.restores}" if self.restores else ""
-        return {
-            "applied": f"generation {self.generation} applied in {self.seconds:.2f} s{back}: {self.plan}",
-            "unchanged": f"nothing changed; generation {self.generation} runs on",
-            "refused": f"refused; generation {self.generation} runs on",
-        }[self.result]
+def headline(ended: ReloadOutcome) -> str:
+    """The result in one line."""
+    return ended["summary"].partition("\n")[0]

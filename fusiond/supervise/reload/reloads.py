@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,11 @@ from typing import Any
 from fusiond import logs
 from fusiond.config.release_marks import marks, release_name
 from fusiond.errors import FusionError
+from fusiond.status_document import ReloadOutcome, ReloadResult
 from fusiond.supervise.notify import Notify
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.releases import RELEASE_WATCHER
-from fusiond.supervise.reload.outcome import NoSuchGeneration, Refused, ReloadOutcome, Request
+from fusiond.supervise.reload.outcome import NoSuchGeneration, Refused, Request, headline, outcome
 from fusiond.supervise.reload.reading import LastRead, Result, read, watched_files
 from fusiond.supervise.reload.transaction import Transaction
 from fusiond.supervise.watch import FILE_WATCHER, fingerprint
@@ -60,7 +61,7 @@ class Reloads:
         self.last_read = LastRead(watched_files(Path(accepted.source)), hash=accepted.hash)
         self.last: ReloadOutcome | None = None
         self.taken: ReloadOutcome | None = None
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[ReloadResult] = Counter()
 
     def ask(self, request: Request) -> None:
         """Queue the request, which gets an answer. A reload that has read the files as they are now is joined."""
@@ -82,16 +83,7 @@ class Reloads:
         instead = "generation %d runs instead of %s, which is applied when it changes, or by fusiond reload"
         log.warning(instead, accepted.generation, accepted.source)
         if not read.hash:
-            refused = read.refusal()
-            self.last = ReloadOutcome(
-                result="refused",
-                generation=accepted.generation,
-                hash=accepted.hash,
-                asked_by=("fusiond run --last-good",),
-                seconds=0.0,
-                reason=refused.reason,
-                problems=refused.problems,
-            )
+            self.last = outcome(accepted, ["fusiond run --last-good"], 0.0, read.refusal())
             self._log(self.last)
 
     def look(self) -> None:
@@ -182,76 +174,63 @@ class Reloads:
         served, self._serving, self._steps = self._serving, [], None
         answer = self._plan_answer(refused, plan or {})
         if any(request.verb != "plan" for request in served):
-            outcome = self._outcome(served, refused)
+            ended = self._ended(served, refused)
             if not isinstance(refused, NoSuchGeneration):
-                self.last = outcome
-                self._tell(outcome)
+                self.last = ended
+                self._tell(ended)
             self._notify_ready()
         for request in served:
-            request.answer = answer if request.verb == "plan" else outcome.to_dict()
+            request.answer = answer if request.verb == "plan" else ended
 
     def _plan_answer(self, refused: Refused | None, plan: dict[str, Any]) -> dict[str, Any]:
         accepted = self._processes.accepted
         running = {"generation": accepted.generation, "hash": accepted.hash, "source": accepted.source}
-        running |= {"taken": self.taken and self.taken.to_dict(), "last": self.last and self.last.to_dict()}
+        running |= {"taken": self.taken, "last": self.last}
         if refused:
             problems = [problem.to_dict() for problem in refused.problems]
             return {**running, "problems": problems, "effects": None, "reason": refused.reason}
         return {**running, **plan, "reason": ""}
 
-    def _outcome(self, served: list[Request], refused: Refused | None) -> ReloadOutcome:
+    def _ended(self, served: list[Request], refused: Refused | None) -> ReloadOutcome:
         done, self._transaction = self._transaction, None
+        accepted, asked_by = self._processes.accepted, dict.fromkeys(request.who for request in served)
         plan = done.plan if done and not refused else None
-        accepted = self._processes.accepted
-        outcome = ReloadOutcome(
-            result="refused" if refused else "applied" if plan else "unchanged",
-            generation=accepted.generation,
-            hash=accepted.hash,
-            asked_by=tuple(dict.fromkeys(request.who for request in served)),
-            seconds=time.monotonic() - self._began,
-            reason=_reason(refused, done.released if done else {}) if refused else "",
-            problems=refused.problems if refused else (),
-            plan=plan,
-            restores=accepted.restores if plan else 0,
-            warnings=done.warnings if done else (),
-        )
-        self.counts[outcome.result] += 1
+        if done and refused:
+            stay = (f"{why}, but group '{name}' stays with the code that it has" for name, why in done.released.items())
+            refused = Refused("\n".join([refused.reason, *stay]), refused.problems)
+        warnings = done.warnings if done else ()
+        ended = outcome(accepted, asked_by, time.monotonic() - self._began, refused, plan=plan, warnings=warnings)
+        self.counts[ended["result"]] += 1
         if done:
             self.last_read = done.last_read
         if plan:
-            self.taken = outcome
+            self.taken = ended
             logs.set_level(accepted.config.logging.level)
-        self._log(outcome)
-        return outcome
+        self._log(ended)
+        return ended
 
     def _notify_ready(self) -> None:
         """READY=1 must follow RELOADING=1 after a refusal too, or `systemctl reload` waits for ever."""
-        refused = self.last and self.last.result == "refused"
+        refused = self.last and self.last["result"] == "refused"
         self._notify.ready(self._processes.describe() + (" (the last reload was refused)" if refused else ""))
 
-    def _tell(self, outcome: ReloadOutcome) -> None:
+    def _tell(self, ended: ReloadOutcome) -> None:
         """Have it told as an event: by the program that publishes, since the daemon does not know Redis."""
-        name = "rollback" if outcome.restores else f"reload.{outcome.result}"
-        who = ", ".join(outcome.asked_by)
-        self._processes.tell_event(name, outcome.reason or outcome.headline, who)
-        loaded = [each for each in outcome.plan.groups if _OF_CODE.intersection(each.because)] if outcome.plan else []
-        if loaded and outcome.result == "applied":
-            groups = [self._processes.accepted.config.workers[each.name] for each in loaded]
+        name = "rollback" if ended["restores"] else f"reload.{ended['result']}"
+        who = ", ".join(ended["asked_by"])
+        self._processes.tell_event(name, ended["reason"] or headline(ended), who)
+        changes = ended["plan"]["groups"] if ended["plan"] else ()
+        if loaded := [each["name"] for each in changes if _OF_CODE.intersection(each["because"])]:
+            groups = [self._processes.accepted.config.workers[name] for name in loaded]
             said = ((group.name, release_name(group.directory, marks(group.reload_on))) for group in groups)
             self._processes.tell_event(
                 "release.loaded", "; ".join(f"{name}: {of or 'code at the same path'}" for name, of in said), who
             )
 
-    def _log(self, outcome: ReloadOutcome) -> None:
-        level = logging.ERROR if outcome.result == "refused" else logging.INFO
-        log.log(level, "reload, asked by %s: %s", ", ".join(outcome.asked_by), outcome.headline)
-        for warning in outcome.warnings:
+    def _log(self, ended: ReloadOutcome) -> None:
+        level = logging.ERROR if ended["result"] == "refused" else logging.INFO
+        log.log(level, "reload, asked by %s: %s", ", ".join(ended["asked_by"]), headline(ended))
+        for warning in ended["warnings"]:
             log.warning("warning: %s", warning)
-        for line in outcome.reason.splitlines():
+        for line in ended["reason"].splitlines():
             log.error("%s", line)
-
-
-def _reason(refused: Refused, released: Mapping[str, str]) -> str:
-    """Why it was refused, and which groups therefore stay with an older release."""
-    stay = (f"{words}, but group '{name}' stays with the code that it has" for name, words in released.items())
-    return "\n".join([refused.reason, *stay])

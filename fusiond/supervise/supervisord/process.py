@@ -32,6 +32,7 @@ from supervisor.states import getProcessStateDescription
 from fusiond.config.release_marks import Mark
 from fusiond.link_messages import Command
 from fusiond.program import EX_CONFIG
+from fusiond.status_document import ChildNumbers
 from fusiond.supervise import tree
 from fusiond.supervise.supervisord.program_config import ProgramConfig
 from fusiond.supervise.supervisord.program_link import ProgramLink
@@ -51,19 +52,20 @@ log = logging.getLogger(__name__)
 
 
 class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
-    """The process of one program. It keeps what the program said; `ProcessTable` reads that and answers, each tick."""
+    """
+    The process of one program. It keeps what the program said; `ProcessTable` reads that and answers, each tick.
+
+    `ProgramStatus` explains the attributes that `fusiond status` shows.
+    """
 
     def __init__(self, config: ProgramConfig, group: ProcessGroup, *, trial: bool = False) -> None:
         super().__init__(config)
         self.group = group
         self.program: Program = config.program
-        #: whether it was started for a candidate configuration that is not accepted yet
         self.trial = trial
-        #: whether it ends when its last job ends
         self.draining = False
         #: whether redis, which it needs, is ready; set by ProcessTable
         self.may_start = True
-        #: exit status, or minus the signal; None before its first end
         self.last_exit: int | None = None
         self.deaths = 0
         #: whether it was ready at least once: then its configuration is good, and whatever ends it may pass
@@ -93,19 +95,14 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
         self._drain_told = False
         #: whether it may claim, as it was told last
         self._claims_told = True
-        #: which of its tasks do not load, and why
-        self.unloaded = ""
-        #: of the scheduler: which jobs nobody can run; "" for none
-        self.warning = ""
+        self.unloaded = self.warning = ""
         #: of the scheduler: which jobs wait for what the last change has removed
         self.jobs_left: tuple[str, ...] = ()
-        #: of one that drains: slots that it needs, and jobs that still run; None: it has not said
+        #: of one that drains: slots that it needs; None: it has not said
         self.left_slots: int | None = None
         self.busy: int | None = None
-        #: of one that runs none: whether Redis has not answered it yet, so that a job may come or is not settled
         self.waits_for_redis = False
-        #: if `processes` is a range: how many children there are, the range, the changes by reason, and why last
-        self.scaled: dict[str, Any] = {}
+        self.scaled: ChildNumbers = {}
         #: whether it claims nothing until {"do": "go"}
         self.held = self.trial and self.program.slots > 0
         #: generation of the snapshot that it was told to read, and of the one that it has read
@@ -329,8 +326,8 @@ class Process(Subprocess):  # type: ignore[misc] # supervisor has no types
                 self.release = {path: mark and Mark(*mark) for path, mark in found.items()}
             case {"is": "busy", "slots": int(slots), "jobs": int(jobs), "waits": bool(waits)}:
                 self.left_slots, self.busy, self.waits_for_redis = slots, jobs, waits
-            case {"is": "scaled", "numbers": dict(numbers)}:
-                self.scaled = numbers
+            case {"is": "scaled", "numbers": dict()}:
+                self.scaled = message["numbers"]
             case {"is": "alive", "n": int(number)}:
                 self._note_alive(number)
             case {"is": "checked", "n": int(number), "trouble": str(trouble)}:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +27,7 @@ import fusiond
 from fusiond import paths, redis_server
 from fusiond.config.accepted.history import entries
 from fusiond.config.release_marks import marks, switched
+from fusiond.status_document import EmbeddedServer, Identity, LoadedRelease, ProgramStatus, StatusDocument
 from fusiond.supervise.liveness import Liveness
 from fusiond.supervise.process_table import ProcessTable
 from fusiond.supervise.reload.outcome import Request
@@ -40,11 +41,6 @@ VERBS = (
     "startProcess", "startProcessGroup", "startAllProcesses", "stopProcess", "stopProcessGroup", "stopAllProcesses",
     "getProcessInfo", "getAllProcessInfo", "readProcessLog", "readProcessStdoutLog", "tailProcessLog",
     "tailProcessStdoutLog",
-)
-#: attributes of a process that `status` shows under their own names
-_SHOWN = (
-    "ready", "serves", "draining", "trial", "stopped_by_operator", "last_exit", "deaths", "busy", "retry_in",
-    "unloaded", "warning", "reason", "scaled", "waits_for_redis",
 )
 # fmt: on
 #: seconds between two looks at whether a reload has ended
@@ -116,7 +112,7 @@ class FusionNamespace:
         """
         return json.dumps(self._identity())
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> Identity:
         accepted, run = self._processes.accepted, self._processes.run
         return {
             "pid": os.getpid(),
@@ -168,9 +164,8 @@ class FusionNamespace:
         self._liveness.ask()
         return self._deferred(lambda: self._status() if self._liveness.answered(asked_at) else None)
 
-    def _status(self) -> dict[str, Any]:
-        accepted, last = self._processes.accepted, self._reloads.last
-        unready = self._processes.unready()
+    def _status(self) -> StatusDocument:
+        accepted, unready = self._processes.accepted, self._processes.unready()
         return {
             **self._identity(),
             "uptime": time.monotonic() - self._started,
@@ -186,25 +181,25 @@ class FusionNamespace:
             "restores": accepted.restores,
             "server": self._server(),
             "file_differs": self._reloads.file_differs,
-            "reload": last.to_dict() if last else None,
+            "reload": self._reloads.last,
             "reloads": dict(self._reloads.counts),
-            "programs": [self._describe(process) for process in self._processes],
+            "programs": [self._program(process) for process in self._processes],
         }
 
-    def _describe(self, process: Process) -> dict[str, Any]:
-        return {name: getattr(process, name) for name in _SHOWN} | {
-            "name": process.program.name,
-            "part": process.program.part,
-            "state": process.state_name,
-            "wanted": process.program.name in self._processes.wanted,
-            "pid": process.pid or None,
-            "uptime": time.time() - process.laststart if process.pid else None,
-            "generation": process.applied,
-            "last_words": () if process.ready else process.last_lines,
+    def _program(self, process: Process) -> ProgramStatus:
+        return {
+            "ready": process.ready, "serves": process.serves, "draining": process.draining, "trial": process.trial,
+            "stopped_by_operator": process.stopped_by_operator, "last_exit": process.last_exit,
+            "deaths": process.deaths, "busy": process.busy, "retry_in": process.retry_in, "unloaded": process.unloaded,
+            "warning": process.warning, "reason": process.reason, "scaled": process.scaled,
+            "waits_for_redis": process.waits_for_redis, "name": process.program.name, "part": process.program.part,
+            "state": process.state_name, "wanted": process.program.name in self._processes.wanted,
+            "pid": process.pid or None, "uptime": time.time() - process.laststart if process.pid else None,
+            "generation": process.applied, "last_words": [] if process.ready else [*process.last_lines],
             "release": _release(process),
-        }
+        }  # fmt: skip
 
-    def _server(self) -> dict[str, Any] | None:
+    def _server(self) -> EmbeddedServer | None:
         """The embedded server that wrote the data last; None if there is none, or it was never ready."""
         if not self._processes.run.server:
             return None
@@ -218,7 +213,7 @@ class FusionNamespace:
         self._reloads.ask(request)
         return self._deferred(lambda: request.answer)
 
-    def _deferred(self, found: Callable[[], dict[str, Any] | None]) -> Callable[[], Any]:
+    def _deferred(self, found: Callable[[], Mapping[str, object] | None]) -> Callable[[], Any]:
         """Answer with what `found` returns, as soon as it is not None."""
 
         def answer() -> Any:
@@ -230,16 +225,12 @@ class FusionNamespace:
         return answer
 
 
-def _release(process: Process) -> dict[str, dict[str, Any]]:
-    """Each path of `reload_on`: what it led to when the process loaded its code, and now; null: to nothing."""
+def _release(process: Process) -> dict[str, LoadedRelease]:
     before = process.release or {}
     now = marks(before)
+    changed = switched(before, now)
     return {
-        path: {
-            "loaded": mark and mark.real,
-            "now": (found := now[path]) and found.real,
-            "switched": bool(switched({path: mark}, {path: found})),
-        }
+        path: {"loaded": mark and mark.real, "now": (found := now[path]) and found.real, "switched": path in changed}
         for path, mark in before.items()
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from fusiond.broker.event_verbs import SinkState
 from fusiond.broker.hosts.host_records import FileInForce
@@ -14,6 +14,7 @@ from fusiond.broker.records import HeldTask
 from fusiond.inspecting.outbox_states import all_outbox_sentences
 from fusiond.schedule.drift import Drift, differences
 from fusiond.schedule.held_keeping import sentence, suspension
+from fusiond.status_document import StatusDocument
 from fusiond.web.filters import plural, span
 from fusiond.web.pages.cron_pages import CronRow
 from fusiond.web.pages.queue_pages import QueueRow
@@ -40,7 +41,7 @@ class Attention:
     link: str
 
 
-def of_daemon(status: dict[str, Any] | None) -> Iterator[Attention]:
+def of_daemon(status: StatusDocument | None) -> Iterator[Attention]:
     """What the daemon of this host says of itself."""
     if status is None:
         yield Attention("bad", "the daemon of this host does not answer on its control socket", "/workers")
@@ -49,7 +50,7 @@ def of_daemon(status: dict[str, Any] | None) -> Iterator[Attention]:
         yield Attention("bad", f"{name} does not serve: {why}", "/workers")
     reload = status["reload"]
     if reload and reload["result"] == "refused":
-        first = str(reload["reason"]).partition("\n")[0]
+        first = reload["reason"].partition("\n")[0]
         yield Attention("bad", f"the last reload was refused: {first}", "/configuration")
     elif status["file_differs"]:
         yield Attention("note", "the file differs from the configuration that runs", "/configuration")

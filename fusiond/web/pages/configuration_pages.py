@@ -18,6 +18,7 @@ from fusiond.config.accepted.plan import Effects
 from fusiond.config.load import load
 from fusiond.config.model import Config, rebuild
 from fusiond.config.secrets import HIDDEN, hidden_config
+from fusiond.status_document import ReloadOutcome
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads, view_of
 from fusiond.web.inputs import Input
@@ -132,17 +133,17 @@ class Origins:
 
 async def _show(call: WebCall) -> Configuration:
     backend = call.backend
-    status = await backend.status() or {}
-    last = status.get("reload") or {}
+    status = await backend.status()
+    last = status and status["reload"]
     kept = await asyncio.to_thread(_entries, backend)
-    problems = _problems(last.get("problems", []))
+    problems = _problems(last["problems"] if last else [])
     files, others = await asyncio.to_thread(placed, problems)
     return Configuration(
         source=backend.source,
         generation=backend.generation,
-        file_differs=bool(status.get("file_differs")),
-        last_result=last.get("result", ""),
-        last_reason=last.get("reason", ""),
+        file_differs=status is not None and status["file_differs"],
+        last_result=last["result"] if last else "",
+        last_reason=last["reason"] if last else "",
         problems=problems,
         files=files,
         others=others,
@@ -187,9 +188,9 @@ async def _rollback(call: WebCall) -> Done:
 
 async def _ask(call: WebCall, verb: str, *arguments: str) -> Done:
     """The headline of the outcome; of a refusal, also the first line of its reason."""
-    outcome = await call.backend.ask_daemon(verb, *arguments, patience=_RELOAD)
+    outcome: ReloadOutcome = await call.backend.ask_daemon(verb, *arguments, patience=_RELOAD)
     refused = outcome["result"] == "refused"
-    return Done(": ".join(str(outcome["summary"]).splitlines()[: 1 + refused]), not refused)
+    return Done(": ".join(outcome["summary"].splitlines()[: 1 + refused]), not refused)
 
 
 async def _difference(call: WebCall) -> Difference:

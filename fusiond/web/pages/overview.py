@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any, Final
+from typing import Final
 
 from fusiond.broker.counters import MINUTE, Bound, QueueCounters, Tally, series
 from fusiond.broker.hosts.host_records import FileInForce
@@ -20,6 +20,7 @@ from fusiond.inspecting.worker_states import unkilled
 from fusiond.monitoring.broker_state import sink_states
 from fusiond.schedule.drift import Drift, drifts
 from fusiond.schedule.held_keeping import stuck_tasks, suspended_tasks
+from fusiond.status_document import StatusDocument
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import WebCall, reads
 from fusiond.web.pages import attention
@@ -132,7 +133,7 @@ async def _show(call: WebCall) -> Overview:
         return Overview(found, _daemon(status), str(error), 0, 0, 0, 0, [], 0, [], [], 0, [], 0, None)
 
 
-async def _of_broker(backend: Backend, status: dict[str, Any] | None) -> Overview:
+async def _of_broker(backend: Backend, status: StatusDocument | None) -> Overview:
     listed, rows, ticking, (files, differing), done = await asyncio.gather(
         queues(backend), workers(backend), entries(backend), _files(backend), _throughput(backend)
     )
@@ -178,10 +179,8 @@ def _interest(queue: QueueRow) -> tuple[bool, int, str]:
     return bool(queue.served or not queue.waiting), -(queue.queued + queue.started), queue.name
 
 
-def _daemon(status: dict[str, Any] | None) -> DaemonRow | None:
-    if status is None:
-        return None
-    return DaemonRow(status["ready"], status["pid"], status["uptime"], status["generation"], status["source"])
+def _daemon(said: StatusDocument | None) -> DaemonRow | None:
+    return said and DaemonRow(said["ready"], said["pid"], said["uptime"], said["generation"], said["source"])
 
 
 def _hosts(files: list[FileInForce]) -> list[HostRow]:

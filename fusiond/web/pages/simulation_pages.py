@@ -87,7 +87,7 @@ async def _simulate(backend: Backend, hours: int) -> SimulatedPlan:
         return SimulatedPlan(hours, f"no job of this file's tasks has ended in the last {hours} h; take more hours")
     hosts = sorted({each.name.rpartition(".")[0] for each in await backend.workers() if not each.is_gone})
     words = ["--hosts", ",".join(f"{host}=1" for host in hosts)] if hosts else []
-    if ((await backend.status()) or {}).get("development"):
+    if (daemon := await backend.status()) and daemon["development"]:
         words.append("--dev")
     with tempfile.TemporaryFile() as load:
         load.write("\n".join(map(json.dumps, lines)).encode())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fusiond.broker.hosts.host_records import Worker, whole
 from fusiond.inspecting.worker_states import state_of, suspended_queues
+from fusiond.status_document import ReloadOutcome, StatusDocument
 from fusiond.web.backend import Backend
 from fusiond.web.endpoint import Done, NotThere, WebCall, acts, reads
 from fusiond.web.inputs import Input
@@ -144,7 +144,7 @@ def _row(worker: Worker, suspended: set[str]) -> WorkerRow:
     )
 
 
-def programs_of(status: dict[str, Any]) -> list[ProgramRow]:
+def programs_of(status: StatusDocument) -> list[ProgramRow]:
     """The programs of a daemon's status."""
     return [
         ProgramRow(
@@ -156,7 +156,7 @@ def programs_of(status: dict[str, Any]) -> list[ProgramRow]:
             serves=each["serves"],
             memory=_memory(each["pid"]),
             reason=each["reason"],
-            last_words=[*each["last_words"]] if each["wanted"] else [],
+            last_words=each["last_words"] if each["wanted"] else [],
         )
         for each in status["programs"]
     ]
@@ -185,7 +185,8 @@ async def _restart(call: WebCall) -> Done:
     name = call["group"]
     if name not in call.backend.config.workers:
         raise NotThere(f"this host's file has no worker group {name!r}")
-    outcome = await call.backend.ask_daemon("reload", f"restart of {name}, {call.asker}", name, patience=120.0)
+    who = f"restart of {name}, {call.asker}"
+    outcome: ReloadOutcome = await call.backend.ask_daemon("reload", who, name, patience=120.0)
     return Done(f"{name}: {outcome['summary']}", outcome["result"] != "refused")
 
 

@@ -33,6 +33,7 @@ from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.link_messages import Apply, Command, Report
 from fusiond.paths import job_output
 from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
+from fusiond.status_document import ChildNumbers
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 from fusiond.worker.dispatcher.presence import Presence
@@ -207,7 +208,7 @@ class GroupProgram:
         if origin := self._pool.servers.origin:
             self._tell({"is": "loaded", "environment": origin.environment, "release": origin.release})
 
-    def _on_scaled(self, numbers: dict[str, Any]) -> None:
+    def _on_scaled(self, numbers: ChildNumbers) -> None:
         """Tell how many children there are, and why."""
         if numbers == self._presence.scaled:
             return

@@ -15,7 +15,6 @@ import asyncio
 import json
 import logging
 import time
-from typing import Any
 
 from fusiond.broker.hosts.daemons import ALIVE_AGAIN
 from fusiond.broker.redis.connection import AsyncConnection
@@ -24,6 +23,7 @@ from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.identity import daemon_id
 from fusiond.program import wait_until_set
+from fusiond.status_document import ChildNumbers
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Presence:
         self.generation = snapshot.generation
         self._broker, self._connection, self._dispatcher = broker, connection, dispatcher
         #: as the supervisor is told: out of which range the number of children is, and why
-        self.scaled: dict[str, Any] = {}
+        self.scaled: ChildNumbers = {}
         self._born = int(time.time() * 1000)
         self._changed = asyncio.Event()
         #: number of the last question what this worker does
@@ -160,5 +160,5 @@ class Presence:
         )
 
 
-def _range(scaled: dict[str, Any]) -> dict[str, str]:
+def _range(scaled: ChildNumbers) -> dict[str, str]:
     return {"range": "{} to {}".format(*scaled["range"]), "why": scaled["why"]} if scaled else {}

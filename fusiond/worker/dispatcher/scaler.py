@@ -15,15 +15,15 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
 
 from fusiond.broker.records import Counts
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
+from fusiond.status_document import ChildNumbers, ScalingReason
 from fusiond.worker.dispatcher import scaling
 from fusiond.worker.dispatcher.loop import Dispatcher
-from fusiond.worker.dispatcher.scaling import Change, Look, Reason, next_size
+from fusiond.worker.dispatcher.scaling import Change, Look, next_size
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ class Scaler:
     """Scales the pool of one dispatcher."""
 
     def __init__(
-        self, dispatcher: Dispatcher, broker: Verbs, connection: AsyncConnection, tell: Callable[[dict[str, Any]], None]
+        self, dispatcher: Dispatcher, broker: Verbs, connection: AsyncConnection, tell: Callable[[ChildNumbers], None]
     ) -> None:
         """`tell`: called with how many children there are, when that has changed."""
         self._dispatcher, self._broker, self._connection, self._tell = dispatcher, broker, connection, tell
         self._looks: deque[Look] = deque()
         #: monotonic s
         self._changed_at = 0.0
-        self._reasons: Counter[Reason] = Counter()
+        self._reasons: Counter[ScalingReason] = Counter()
         self._last = ""
         self._has_range = asyncio.Event()
 
@@ -55,8 +55,8 @@ class Scaler:
             self._looks.clear()
         self._tell(self.describe())
 
-    def describe(self) -> dict[str, Any]:
-        """How many children there are, out of which range, the changes by reason, and why last; {}: no range."""
+    def describe(self) -> ChildNumbers:
+        """How many children there are, and why."""
         group, capacity = self._dispatcher.conf.group, self._dispatcher.pool.capacity
         if group.scaling is None:
             return {}

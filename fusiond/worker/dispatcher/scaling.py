@@ -20,15 +20,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fusiond.broker.records import Counts
 from fusiond.config.model.worker_groups import Scaling
+from fusiond.status_document import ScalingReason
 
 #: s; of a look at the jobs that have ended; without a need for so many children
 RATE, QUIET = 10.0, 60.0
-
-Reason = Literal["latency", "backlog", "quiet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Change(NamedTuple):
     """Another number of children, and why."""
 
     processes: int
-    reason: Reason
+    reason: ScalingReason
     #: for people
     why: str
 
