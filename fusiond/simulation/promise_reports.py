@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from fusiond.config.lint import reports
 from fusiond.config.problems import Problem, visible
 from fusiond.simulation.promises import FileTest
+from fusiond.simulation.variants import NO_POOLS
 
 
 def as_text(
@@ -26,10 +27,12 @@ def as_text(
     show: Callable[[Sequence[Problem]], str] | None = None,
 ) -> str:
     """`paint`: as in `config/lint/reports.py`; `show`: what prints problems, if not as text."""
-    lines, show = [], show or partial(reports.as_text, paint=paint)
+    show = show or partial(reports.as_text, paint=paint)
+    # It is of the file, and tests that hold would be taken to hold with pools.
+    lines = [f"note: {NO_POOLS}"] if any(NO_POOLS in each.result["notes"] for each in found) else []
     for each in found:
         word = paint("failed", "red") if each.problems else paint("ok", "green") + " " * 4
-        notes = [f"note: {note}" for note in each.result["notes"] if each.problems]
+        notes = [f"note: {note}" for note in each.result["notes"] if each.problems and note != NO_POOLS]
         lines += [f"{word}  {visible(each.name)}", *filter(None, [show(each.problems)]), *notes]
     return "\n".join([*lines, f"{len(found)} run, {sum(bool(each.problems) for each in found)} failed"])
 

@@ -53,8 +53,9 @@ def tables(result: Result, before: Result | None = None) -> Iterator[ResultTable
         for each in sorted({*old, *new}):
             rows += _rows(each, old.get(each), new.get(each), figures, is_pair=before is not None)
         headings = [name, *(["File"] if before is not None else []), *map(_heading, figures)]
-        # A column of things of which there are none says nothing.
-        shown = [n for n in range(len(headings)) if any(row[n].kind != "count" or row[n].value for row in rows)]
+        # A column of things of which there are none says nothing, unless the next one is about it.
+        says = [any(row[n].kind != "count" or row[n].value for row in rows) for n in range(len(headings))]
+        shown = [n for n, heading in enumerate(headings) if says[n] or heading in ("Backlog", "Ran")]
         if rows:
             yield ResultTable(tuple(headings[n] for n in shown), [tuple(row[n] for n in shown) for row in rows])
 

@@ -19,6 +19,7 @@ from fusiond.broker.redis.connection import connect
 from fusiond.config import units
 from fusiond.config.model import Broker
 from fusiond.simulation.replay import BEGIN
+from fusiond.simulation.variants import NO_POOLS
 from tests.support.fusiond_command import fusiond, fusiond_here
 from tests.support.pace import pace
 from tests.support.running import until
@@ -240,6 +241,15 @@ def test_text(two):
     assert (done.status, done.err) == (1, "")
     assert done.out.startswith("ok      plain\nfailed  a <b> & #c, 100%�\nfusion.tests.yml:")
     assert done.out.endswith("\n2 run, 1 failed\n")
+
+
+def test_text_says_once_that_pools_are_not_simulated(two):
+    """Even if all tests hold: they might not with the pools."""
+    for line in ("pools: {licence: {slots: 1}}", "max_running: 9"):
+        (two.directory / "fusion.yaml").write_text(f"{FILE}{line}\n")
+        lines = two.test("--format", "text").out.splitlines()
+        assert lines[0] == f"note: {NO_POOLS}"
+        assert f"note: {NO_POOLS}" not in lines[1:]
 
 
 def test_github(two):

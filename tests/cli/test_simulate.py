@@ -13,6 +13,7 @@ from fusiond.broker.call import plain
 from fusiond.broker.redis.connection import connect
 from fusiond.config.model import Broker
 from fusiond.errors import BrokerError
+from fusiond.simulation.variants import NO_POOLS
 from tests.support.fusiond_command import fusiond_here
 from tests.support.running import until
 
@@ -90,6 +91,18 @@ def test_a_task_that_the_file_does_not_have(desk, tmp_path):
     done = desk(*simulate("old.yaml"))
     assert done.status == 1
     assert "jobs of task 'sent', which the file does not have; did you mean 'send'?" in done.err
+
+
+def test_what_a_result_does_not_have_is_said(desk, tmp_path):
+    """Pools, and jobs that would arrive after the end; ticks of which none was due are counted all the same."""
+    pools = "pools: {licence: {slots: 1}}\ncron: {yearly: {task: send, schedule: '@yearly', timezone: Europe/Berlin}}\n"
+    (tmp_path / "old.yaml").write_text(f"{FILE}{pools}")
+    late = {"task": "send", "rate": "1/s", "from": "3h"}
+    (tmp_path / "load.jsonl").write_text(json.dumps(late) + "\n" + json.dumps(LOAD[0]) + "\n")
+    lines = desk(*simulate("old.yaml")).out.splitlines()
+    assert [line for line in lines if line.startswith("note: `pools`")] == [f"note: {NO_POOLS}"]
+    assert any("'send' begin to arrive at 3h, when the simulation has ended; make it longer" in line for line in lines)
+    assert ["CRON", "ENTRY", "RAN", "WHY"] in [line.split() for line in lines]
 
 
 def _simulated_jobs(directory):

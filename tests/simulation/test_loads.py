@@ -18,8 +18,12 @@ REFUSED = {
     "falling percentiles": ({**LINE, "takes": {"p50": "2s", "p99": "1s"}}, "a higher percentile"),
     "no percentile": ({**LINE, "takes": {"average": "2s"}}, "'average' is not a percentile"),
     "more than all fail": ({**LINE, "fails": 1.5}, "fails: 1.5 is not a share"),
+    "a percentage that fails": ({**LINE, "fails": "1%"}, "fails: 1% is not a share from 0 to 1, such as 0.01"),
     "no keys": ({**LINE, "keys": 0}, "keys: 0 is not a number"),
-    "a number as a time": ({**LINE, "for": 10}, "'10' is not a duration"),
+    "keys that are true": ({**LINE, "keys": True}, "keys: True is not a number"),
+    "a number as a time": ({**LINE, "for": 10}, "for: '10' is not a duration"),
+    "a number as a run time": ({**LINE, "takes": {"p50": 5}}, "takes: '5' is not a duration"),
+    "no time to arrive": ({**LINE, "for": "0s"}, "for: no job arrives in a time of 0s; use 1s or more"),
     "too deep": ("[" * 100_000, "is not JSON"),
     "no time at all": ('{"job": "a", "task": "send", "at": NaN}', "is no line of a recording"),
     "the end of time": ('{"job": "a", "task": "send", "at": Infinity}', "is no line of a recording"),
@@ -69,6 +73,8 @@ def test_a_file_without_jobs_or_that_is_not_there_is_refused(written, tmp_path):
     """With an example of a line, or the reason."""
     with pytest.raises(LoadError, match="has no jobs; write lines such as"):
         written("")
+    with pytest.raises(LoadError, match="line 2: this is not JSON"):  # only a recording may be cut
+        written(LINE, '{"task": "send"', end="")
     with pytest.raises(LoadError, match="No such file"):
         read_load(str(tmp_path / "none.jsonl"), 1)
 

@@ -37,6 +37,14 @@ def test_hosts_have_the_groups_that_name_them(simulated):
     assert found["queues"]["default"]["left"] == found["tasks"]["work"]["jobs"] > 10
 
 
+def test_a_job_that_is_the_first_of_its_kind_begins_at_once(simulated):
+    """Its script is in Redis before it is called: else the group looks for the job before it is stored."""
+    text = ONE.replace("work: {run: a.b}", "work: {run: a.b, unique: {by: [args.0], until: ended}}")
+    jobs = [{"job": task, "task": task, "at": at} for task, at in (("slow", 1.0), ("work", 8.6))]
+    found = simulated(text, jobs, 10.0)["tasks"]
+    assert {task: figures["wait_max"] for task, figures in found.items()} == {"slow": 0.0, "work": 0.0}
+
+
 def test_what_waits_at_the_end_of_the_load_still_counts(simulated):
     """Half as many jobs again as the group can do: the last one waits half as long as the load lasts, about."""
     one_child = ONE.replace("processes: 2", "processes: 1")
