@@ -154,7 +154,7 @@ class _Maker:
             begin = datetime.fromisoformat(clock["from"]) if "from" in clock else BEGIN
         with self._at(node.nearest("load")):
             next(load.arrivals(length, scale), None)  # refuses a load that is too large
-        faults = [self._fault(each, hosts) for each in node.items("faults")]
+        faults = [self._fault(each, hosts, length) for each in node.items("faults")]
         promises = [promise for each in node.items("expect") for promise in self._promises(each)]
         return FileTest(said["name"], node.place, load, Conditions(length, begin, scale, hosts, faults, seed), promises)
 
@@ -180,8 +180,13 @@ class _Maker:
                 streams.append(stream(job.data(), "load.jobs"))
         return Load(streams, seed, {}, None)
 
-    def _fault(self, node: Node, hosts: Mapping[str, int]) -> Fault:
+    def _fault(self, node: Node, hosts: Mapping[str, int], length: float) -> Fault:
         said = node.data()
+        if units.seconds(said["at"]) >= length:
+            message = f"the fault begins at {said['at']}, and the test lasts {units.written(length)}"
+            self.problems.add(
+                node.nearest("at").error("bad-value", message, "begin it earlier, or write a longer `for`")
+            )
         self._unknown("host", said["host"], node.nearest("host"), {*hosts, *_names(hosts)}, "`hosts` does not have")
         return Fault(said["host"], units.seconds(said["at"]), units.seconds(said["for"]))
 

@@ -318,6 +318,10 @@ ITEM, FAULT = "{task: send, jobs: {at_most: 1}}", "faults: [{host: «web», at: 
         (ITEM, "hosts: {«wbe»: 1}", "no worker group runs on host 'wbe'; did you mean 'web'?"),
         (ITEM, "hosts: {web: «0»}", "0 is below 1"),
         (ITEM, f"hosts: {{web: 2}}\n    {FAULT.replace('web', 'batch')}", "`hosts` does not have 'batch'; known: web"),
+        (
+            ITEM, "hosts: {web: 1}\n    for: 1m\n    faults: [{host: web, at: «1m», for: 1m}]",
+            "the fault begins at 1m, and the test lasts 1m",
+        ),
         (ITEM, FAULT, "`hosts` does not have 'web'"),
         (ITEM, "for: «0s»", "'0s' is not a duration above 0"),
         (ITEM, "for: 1m\n    clock: {«for»: 1h}", "unknown key 'for'; known are from"),
