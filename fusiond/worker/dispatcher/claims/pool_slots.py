@@ -179,7 +179,7 @@ class PoolSlots:
         # Only right behind the question: a task that has no job any more must not wait.
         begins = is_look_due and self._begins()
         waits = {task: begins and (task != ALL_JOBS or self._may_have_jobs()) for task in tasks}
-        actions += [PoolAction("look" if waits[task] else "peek", b"", self._needs(task)) for task in tasks]
+        actions += [PoolAction("wait" if waits[task] else "count", b"", self._needs(task)) for task in tasks]
         pools = self._pools
         replies = await self._connection.run(self._broker.pools(pools, round(KEPT * 1000), actions))
         until = boot + int((KEPT - MARGIN) * 1e9)
