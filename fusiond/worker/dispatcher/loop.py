@@ -39,6 +39,7 @@ from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.ends.job_log import JobLog
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes
 from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
@@ -97,14 +98,12 @@ class Dispatcher:
         self._is_second_busy = False
         self._reservations = Reservations(mark_of(name), lambda: self.planner.free)
         self._held_tasks = HeldTasks(self._can_run)
-        self._lanes = Lanes(
-            name, conf, broker, lanes, self.job_log.ended,
-            on_effects=courier.note, held_tasks=self._held_tasks, reservations=self._reservations,
-        )  # fmt: skip
+        outcomes = Outcomes(conf, self.job_log.ended, courier.note)
         #: attempts that were settled, by kind
-        self.counts = self._lanes.outcomes.counts
+        self.counts = outcomes.counts
+        self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
         self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
-        self._settler = AttemptSettler(conf, self._lanes.outcomes, self.job_log, self._on_not_loaded)
+        self._settler = AttemptSettler(conf, outcomes, self.job_log, self._on_not_loaded)
         self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
         self.pool_slots = PoolSlots(
