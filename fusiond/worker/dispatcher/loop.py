@@ -96,7 +96,7 @@ class Dispatcher:
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.job_log = JobLog(conf)
         self._is_second_busy = False
-        self._reservations = Reservations(mark_of(name), lambda: self.planner.free)
+        self._reservations = Reservations(mark_of(name))
         self._held_tasks = HeldTasks(self._can_run)
         outcomes = Outcomes(conf, self.job_log.ended, courier.note)
         #: attempts that were settled, by kind

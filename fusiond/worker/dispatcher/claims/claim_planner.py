@@ -46,7 +46,7 @@ class ClaimPlanner:
             pool: whose children are free.
             waiting: the jobs that no child has yet.
             timers: of the dispatcher.
-            reservations: each poll asks what they were given.
+            reservations: are told how many children are free; each poll asks what they were given.
             wake: called when a queue is to be asked.
             most: how many more jobs `max_running` of the file lets it claim.
         """
@@ -54,8 +54,6 @@ class ClaimPlanner:
         self._conf, self._pool, self._waiting, self._timers, self._wake = conf, pool, waiting, timers, wake
         self._reservations = reservations
         self.follow()
-        #: children that could begin a job, as of the last claim
-        self.free = 0
         self._rand = random.Random()  # noqa: S311 - guards no secret
 
     def follow(self) -> None:
@@ -94,9 +92,10 @@ class ClaimPlanner:
         begin, more = self._pool.capacity.room()
         begin -= len(self._waiting)
         most = self._most() - sum(share.want for share in beside)
-        self.free = max(0, min(most, begin - sum(share.free for share in beside)))
+        free = max(0, min(most, begin - sum(share.free for share in beside)))
+        self._reservations.free = free
         room = min(most, begin + more - sum(share.want for share in beside))
-        return self.queues.shares(room, self.free, self._rand, {share.queue for share in beside})
+        return self.queues.shares(room, free, self._rand, {share.queue for share in beside})
 
     def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:
         """The answers: the jobs wait for a child, and a queue whose next job comes due soon is asked then."""
