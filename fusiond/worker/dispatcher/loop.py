@@ -29,7 +29,6 @@ from fusiond.config.model import Config, WorkerGroup
 from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.job import mark_of
 from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
-from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.lane import Lane
 from fusiond.worker.dispatcher.claims.lanes import Lanes
 from fusiond.worker.dispatcher.claims.leases import Leases
@@ -96,29 +95,26 @@ class Dispatcher:
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.job_log = JobLog(conf)
         self._is_second_busy = False
-        self._reservations = Reservations(mark_of(name))
-        self._held_tasks = HeldTasks(self._can_run)
         outcomes = Outcomes(conf, self.job_log.ended, courier.note)
         #: attempts that were settled, by kind
         self.counts = outcomes.counts
-        self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
-        self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
         self._settler = AttemptSettler(conf, outcomes, self.job_log, self._on_not_loaded)
         self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
-        self.pool_slots = PoolSlots(
-            name, conf, broker, slots, outage, waiting=self._waiting, settler=self._settler,
-            held_tasks=self._held_tasks, here=self._here, loads=self._loads,
-            begins=lambda: self.claims and self._waiting.free() > 0,
-            may_have_jobs=lambda: bool(self.planner.queues.may_have_jobs), on_change=self._on_slots,
-        )  # fmt: skip
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
-        self._timers = Timers(self._wake.set)
+        self._timers, self._reservations = Timers(self._wake.set), Reservations(mark_of(name))
         self.planner = ClaimPlanner(
-            conf, self.pool, self._waiting, self._timers,
-            reservations=self._reservations, wake=self._wake.set, most=self.pool_slots.most,
+            conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
+        )
+        self.pool_slots = PoolSlots(
+            name, conf, broker, slots, outage,
+            pool=self.pool, waiting=self._waiting, planner=self.planner,
+            claims=lambda: self.claims, on_change=self._on_slots,
         )  # fmt: skip
+        self._held_tasks = self.pool_slots.held_tasks
+        self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
+        self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
         self.wake_ups = WakeUps(
             self._reservations, self._waiting, self.leases, self.planner, self._timers, on_effects=courier.note
         )
@@ -139,14 +135,10 @@ class Dispatcher:
 
     def held(self) -> Iterator[Attempt]:
         """All attempts whose leases must be kept."""
-        yield from self._here()
-        # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
-        yield from self._lanes.unsettled()
-
-    def _here(self) -> Iterator[Attempt]:
-        """All attempts that have not ended."""
         yield from self._waiting
         yield from self.pool.attempts()
+        # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
+        yield from self._lanes.unsettled()
 
     def go(self) -> None:
         """Begin to claim."""
@@ -321,7 +313,7 @@ class Dispatcher:
             self.on_leases_changed()
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
         asks = self.claims and lane.is_done
-        shares = self.planner.shares(self._lanes.beside(lane)) if asks else []
+        shares = self.planner.shares(self._lanes.beside(lane), self.pool_slots.most()) if asks else []
         found, given = await lane.settle_and_claim(shares, self.conf.few)
         self.planner.note(found)
         # Fewer jobs may be claimed now of tasks that need slots.
@@ -405,13 +397,6 @@ class Dispatcher:
         self.pool.servers.note_problem(task, code, message)
         self._on_tasks_changed()
         self._on_problems()
-
-    def _can_run(self, task: str) -> int:
-        """How many jobs of the task can begin here."""
-        return self.pool_slots.room(task) if self._loads(task) else 0
-
-    def _loads(self, task: str) -> bool:
-        return task in self.conf.config.tasks and task not in self.pool.servers.problems
 
     def _on_slots(self, queues: Iterable[str]) -> None:
         """Attempts have got their slots, or did not; other numbers of jobs can be claimed now."""

@@ -104,16 +104,17 @@ class Waiting:
         self._asked = [self.for_permit.popleft() for _ in range(count)]
         return self._asked
 
-    def note_slots(self, attempt: Attempt, until: int) -> bool:
-        """It has its slots until then, boot ns; 0: it does not get them. Whether it still waits for them."""
+    def note_slots(self, attempt: Attempt, until: int, *, held: bool) -> None:
+        """It has its slots until then, boot ns; 0: it does not get them, and goes back, `held` by its task or not."""
         if attempt not in self.for_slots:
-            return False
+            return
         self.for_slots.remove(attempt)
-        # If this process stood still before it read the answer, they may be over.
-        attempt.slots_until, attempt.lease = until, min(attempt.lease, until or attempt.lease)
         if until:
+            # If this process stood still before it read the answer, they may be over.
+            attempt.slots_until, attempt.lease = until, min(attempt.lease, until)
             self.add([attempt])
-        return True
+        else:
+            self._settler.on_full(attempt, held=held)
 
     def note_permits(self) -> None:
         """Redis was asked for permits: the jobs of which it has said something leave or wait for a child."""

@@ -111,6 +111,10 @@ class Pool:
 
     # -- what the dispatcher asks -------------------------------------------------------------------------------------
 
+    def loads(self, task: str) -> bool:
+        """Whether the file has the task, and its function loads here, as far as it is known."""
+        return task in self._conf.config.tasks and task not in self.servers.problems
+
     def attempts(self) -> Iterator[Attempt]:
         """What the children have."""
         for child in self.children.living.values():

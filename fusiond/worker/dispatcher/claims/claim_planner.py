@@ -36,7 +36,6 @@ class ClaimPlanner:
         *,
         reservations: Reservations,
         wake: Callable[[], None],
-        most: Callable[[], int],
     ) -> None:
         """
         No queue is asked yet.
@@ -48,9 +47,7 @@ class ClaimPlanner:
             timers: of the dispatcher.
             reservations: are told how many children are free; each poll asks what they were given.
             wake: called when a queue is to be asked.
-            most: how many more jobs `max_running` of the file lets it claim.
         """
-        self._most = most
         self._conf, self._pool, self._waiting, self._timers, self._wake = conf, pool, waiting, timers, wake
         self._reservations = reservations
         self.follow()
@@ -87,14 +84,20 @@ class ClaimPlanner:
         self._reservations.ask_all()
         self._timers.start("poll", POLL, self.poll)
 
-    def shares(self, beside: list[Share]) -> list[Share]:
-        """What to ask of which queue, while `beside` is being asked."""
+    def shares(self, beside: list[Share], most: int) -> list[Share]:
+        """
+        What to ask of which queue.
+
+        Args:
+            beside: what is being asked meanwhile.
+            most: how many more jobs `max_running` of the file lets it claim.
+        """
         begin, more = self._pool.capacity.room()
         begin -= len(self._waiting)
-        most = self._most() - sum(share.want for share in beside)
-        free = max(0, min(most, begin - sum(share.free for share in beside)))
+        asked = sum(share.want for share in beside)
+        free = max(0, min(most - asked, begin - sum(share.free for share in beside)))
         self._reservations.free = free
-        room = min(most, begin + more - sum(share.want for share in beside))
+        room = min(most, begin + more) - asked
         return self.queues.shares(room, free, self._rand, {share.queue for share in beside})
 
     def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:
