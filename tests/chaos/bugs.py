@@ -214,7 +214,7 @@ BUGS = {
     ),
     "no renewal": Bug(
         "dispatcher", "never renews a lease", "no faults",
-        [Edit(_LEASES, "await self._renew_due()", "pass")],
+        [Edit(_LEASES, "            self._renew_due,\n", "            lambda: asyncio.sleep(0),\n")],
     ),
     "no self-fencing": Bug(
         "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",

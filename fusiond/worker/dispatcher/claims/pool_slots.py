@@ -27,7 +27,6 @@ from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
-from fusiond.program import wait_until_set
 from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
 from fusiond.worker.dispatcher.claims.held_tasks import UNLIMITED, HeldTasks
 from fusiond.worker.dispatcher.claims.leases import LEASE, MARGIN, RENEW, SHORT_PAUSE
@@ -124,21 +123,13 @@ class PoolSlots:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        failures = 0
-        while True:
-            if failures:
-                await self._outage.wait(failures, longest=SHORT_PAUSE)
-            else:
-                await wait_until_set(self._wake, self._pause())
-            self._wake.clear()
-            try:
-                await self._run_once()
-                failures = 0
-            except BrokerError as error:
-                failures, self._renew_at = failures + 1, 0.0
-                self._refusals.log(f"pools cannot be asked; jobs that need them wait: {error}")
-                # as if they were full: nothing waits here meanwhile
-                self._note(dict.fromkeys(self._waiting.for_slots, ALL_JOBS if ALL_JOBS in self._pools else "all"), 0)
+        await self._outage.repeat(self._run_once, self._wake, self._pause, self._on_failure, longest=SHORT_PAUSE)
+
+    def _on_failure(self, error: BrokerError) -> None:
+        self._renew_at = 0.0
+        self._refusals.log(f"pools cannot be asked; jobs that need them wait: {error}")
+        # as if they were full: nothing waits here meanwhile
+        self._note(dict.fromkeys(self._waiting.for_slots, ALL_JOBS if ALL_JOBS in self._pools else "all"), 0)
 
     async def end(self) -> None:
         """Free what is held, if Redis answers soon."""
