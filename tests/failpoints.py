@@ -59,7 +59,7 @@ STEPS = {
     "renew": Step(DISPATCHER, "worker.dispatcher.claims.leases", "Leases._renew"),
     "fence": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.on_leases_changed"),
     "wake": Step(DISPATCHER, "worker.dispatcher.claims.claim_planner", "ClaimPlanner.claim_from"),
-    "bring": Step(DISPATCHER, "worker.dispatcher.claims.wake_ups", "WakeUps.hear"),
+    "bring": Step(DISPATCHER, "worker.dispatcher.loop", "Dispatcher.hear"),
     "given": Step(DISPATCHER, "worker.dispatcher.claims.reservations", "Reservations.answered"),
     # between dispatcher and children
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),

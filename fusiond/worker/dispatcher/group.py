@@ -264,7 +264,7 @@ class GroupProgram:
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
-                    self._dispatcher.wake_ups.hear(channels[channel], message)
+                    self._dispatcher.hear(channels[channel], message)
         finally:
             await messages.aclose()
 

@@ -7,7 +7,7 @@ Have the jobs of one group run.
 4. hand    them to the children (pool/pool.py)
 5. renew   the leases of jobs still held (leases.py)
 6. settle  what has ended (attempt_settler.py), many in the round trip of the next claim
-7. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
+7. wait    for outcomes, a wake-up, the next due job, or the poll
 
 It serves until it is told to drain, which has no deadline, or to stop cold.
 
@@ -22,6 +22,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from fusiond.broker.jobs import given_job
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage, retrying
 from fusiond.broker.verbs import Verbs
@@ -31,10 +32,9 @@ from fusiond.job import mark_of
 from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
 from fusiond.worker.dispatcher.claims.lane import Lane
 from fusiond.worker.dispatcher.claims.lanes import Lanes
-from fusiond.worker.dispatcher.claims.leases import Leases
+from fusiond.worker.dispatcher.claims.leases import FIRST_LEASE, FIRST_RENEWAL, FIRST_TRUST, LATEST_BEGIN, Leases
 from fusiond.worker.dispatcher.claims.pool_slots import PoolSlots
 from fusiond.worker.dispatcher.claims.reservations import Reservations
-from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.ends.job_log import JobLog
@@ -46,11 +46,15 @@ from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.pool_reports import Problems
+from fusiond.worker.runtime.wire import boot_ns
 
 log = logging.getLogger(__name__)
 
 #: s; until Redis is asked again for what it has refused
 REFUSED = 1.0
+#: s; from when a wake-up has brought a job until the next token is left, unless the job has ended by then. On a busy
+#: machine its child cannot begin while this process has something to do
+_RESERVE_AGAIN = 0.001
 #: s; for the last outcomes to reach Redis, once nothing runs any more and it is to end at once; between two tries
 _LAST_SETTLE, _AT_THE_END = 5.0, 0.5
 
@@ -91,7 +95,7 @@ class Dispatcher:
         self.conf, self.phase = conf, Phase.HELD
         #: an operator drains this host: it claims nothing, until that is undone
         self.paused = False
-        self._outage, self._on_problems = outage, on_problems
+        self._courier, self._outage, self._on_problems = courier, outage, on_problems
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.job_log = JobLog(conf)
         self._is_second_busy = False
@@ -115,9 +119,6 @@ class Dispatcher:
         self._held_tasks = self.pool_slots.held_tasks
         self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
         self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
-        self.wake_ups = WakeUps(
-            self._reservations, self._waiting, self.leases, self.planner, self._timers, on_effects=courier.note
-        )
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 
@@ -171,6 +172,26 @@ class Dispatcher:
         self._reservations.ask_all()
         self.planner.claim_from()
         self.leases.renew_soon()
+
+    def hear(self, queue: str, message: bytes) -> None:
+        """
+        Do what a message about a queue says, which Redis sends to all dispatchers of that queue.
+
+        - there may be jobs          it asks the queue
+        - there are effects          it delivers them
+        - a job, with our token      it is claimed for this dispatcher: a child begins it at once, or it is given back
+        - a job, with another token  it is another dispatcher's, which may be gone: the queue is asked when that shows
+        """
+        if message == b"effects":
+            self._courier.note(queue)
+            return
+        job = given_job(message)
+        if job is None:
+            self.planner.claim_from(queue)
+        elif attempt := self._reservations.take(queue, job):
+            self._begin_given(attempt)
+        else:
+            self.planner.claim_when_due(queue, int(FIRST_LEASE * 1000))
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""
@@ -319,7 +340,7 @@ class Dispatcher:
         # Fewer jobs may be claimed now of tasks that need slots.
         self._held_tasks.look_again()
         for attempt in given:
-            self.wake_ups.begin(attempt)
+            self._begin_given(attempt)
         if shares or found:
             # Others may be open still that had no share: there was less room than queues, or strict order asked the
             # first alone, whatever it answered. Those that were asked are dry, so this comes to an end.
@@ -333,6 +354,14 @@ class Dispatcher:
         if self._reservations.is_taking_back:
             self._wake.set()
         await lane.log_reclaimed(self.conf.config, found)
+
+    def _begin_given(self, attempt: Attempt) -> None:
+        """Have a child begin a job that was given to us; give it back if it came late, or no child is free."""
+        self._waiting.begin(attempt, in_time=attempt.lease - boot_ns() >= (FIRST_TRUST - LATEST_BEGIN) * 1e9)
+        self._timers.start("first lease", FIRST_RENEWAL, self.leases.renew_first)
+        # The round trip that settles it leaves the next token, too.
+        self.planner.queues.mark_open(attempt.queue)
+        self._timers.start("reserve", _RESERVE_AGAIN)
 
     def _ask_lost(self) -> None:
         self._lanes.ask_lost()
