@@ -124,7 +124,7 @@ class Waiting:
 
     def hand(self) -> None:
         """Hand jobs to children, as far as there is room."""
-        self._pool.hand_out(self.for_child, self._reserved)
+        self._pool.assigner.hand_out(self.for_child, self._reserved)
         if self._timer is None and (self.for_child or self.for_permit):
             first = min(attempt.claimed for attempt in chain(self.for_child, self.for_permit))
             seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
@@ -142,7 +142,7 @@ class Waiting:
         )
         if not (in_time and self.free()):
             self._settler.release(attempt, "no child was free" if in_time else "it came too late")
-        elif is_plain and self._pool.hand_one(attempt):
+        elif is_plain and self._pool.assigner.hand_one(attempt):
             return
         else:
             self.add([attempt])

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,7 +62,7 @@ class Pool:
         self.watchdog = Watchdog(self.children)
         self._look_at_age: asyncio.TimerHandle | None = None
         self.capacity = Capacity(conf, self.children)
-        self._assigner = JobAssigner(conf, self.children, self.capacity)
+        self.assigner = JobAssigner(conf, self.children, self.capacity, self.watchdog)
         self.follow()
 
     def _launch(self, like: LaunchedFrom | None) -> Launched:
@@ -138,19 +137,6 @@ class Pool:
         return [each.attempt for child in killed for each in child.all_running(time.monotonic_ns())]
 
     # -- what the dispatcher tells ------------------------------------------------------------------------------------
-
-    def hand_out(self, pending: deque[Attempt], reserved: int) -> None:
-        """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
-        if pending:
-            self._assigner.hand_out(pending, reserved)
-            self.watchdog.keep_on()
-
-    def hand_one(self, attempt: Attempt) -> bool:
-        """Hand a job that waits for no other to a child that begins it at once; False: there is none."""
-        if not self._assigner.hand_one(attempt):
-            return False
-        self.watchdog.keep_on()
-        return True
 
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""
