@@ -302,7 +302,7 @@ class Lane:
         boot, now = self.sent_boot, time.monotonic_ns()
         lease = trusted_until(boot)
         attempts = [
-            Attempt(share.queue, id_, nonce, task, args, header, number, crashes, rescues, lease, now, 0, waited)
+            Attempt(share.queue, id_, nonce, task, args, header, number, crashes, rescues, lease, now, waited)
             for id_, task, args, number, crashes, rescues, header, waited in claim.jobs
         ]
         for n, ms in claim.expiring.items():

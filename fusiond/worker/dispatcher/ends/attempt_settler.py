@@ -22,7 +22,7 @@ from fusiond.worker.dispatcher.ends import verdicts
 from fusiond.worker.dispatcher.ends.job_log import JobLog
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes
 from fusiond.worker.pool.attempt import Attempt, KillReason
-from fusiond.worker.pool.call_options import NO_CALL_OPTIONS, CallOptions, call_options
+from fusiond.worker.pool.call_options import NO_CALL_OPTIONS, call_options
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool_reports import Problems
 from fusiond.worker.runtime.wire import STOPPED, UNLOADED, OutcomeMessage, boot_ns
@@ -69,7 +69,7 @@ class AttemptSettler:
         outcome = verdicts.outcome_of_run(attempt, message, task, policy, self._rand)
         outcome = verdicts.in_time(attempt, outcome, task, boot_ns())
         if outcome.kind == "finished":
-            self._job_log.finished(attempt, message.duration)
+            self._job_log.finished(attempt)
             if self._conf.config.events:
                 outcome = verdicts.with_event_fields(attempt, outcome, time.monotonic_ns())
             self._outcomes.add(attempt, outcome)
@@ -142,17 +142,14 @@ class AttemptSettler:
             outcome = verdicts.with_event_fields(attempt, outcome, now)
         self._outcomes.add(attempt, outcome)
 
-    def _by_call(self, attempt: Attempt, task: Task, policy: RetryPolicy, own: CallOptions) -> tuple[Task, RetryPolicy]:
-        """The same with the options of the job's call."""
-        named = self._conf.config.retry_policies
-        if own.retry is not None and own.retry not in named:
-            message = "its call names retry policy %r, which this file does not have; that of its task holds"
-            log.warning(message, own.retry, extra=self._job_log.fields(attempt))
-        return own.applied(task, policy, named)
-
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
+        """What the file and the job's call say of the attempt's end."""
         task, policy = self._conf.task(attempt.task)
         own = call_options(attempt.header)
         if own is not NO_CALL_OPTIONS:
-            task, policy = self._by_call(attempt, task, policy, own)
+            named = self._conf.config.retry_policies
+            if own.retry is not None and own.retry not in named:
+                message = "its call names retry policy %r, which this file does not have; that of its task holds"
+                log.warning(message, own.retry, extra=self._job_log.fields(attempt))
+            task, policy = own.applied(task, policy, named)
         return task, RETRY_POLICIES["none"] if attempt.once else policy
