@@ -31,7 +31,6 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import WorkerGroup
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.link_messages import Apply, Command, Report
-from fusiond.paths import job_output
 from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
@@ -41,7 +40,6 @@ from fusiond.worker.dispatcher.scaler import Scaler
 from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_servers import sentence
 from fusiond.worker.pool.group_config import GroupConfig
-from fusiond.worker.pool.output_keeper import OutputKeeper
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +102,10 @@ class GroupProgram:
         *lanes, leases, slots, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(7))
         self._broker, self._outage = broker, Outage(asking, broker.keys)
         self._courier = EffectCourier(broker, carrying, self._outage)
-        self._output = OutputKeeper(conf, job_output(snapshot.path.parent))
         dispatcher = Dispatcher(
             name, conf, broker, (lanes[0], lanes[1]),
             leases=leases, slots=slots, courier=self._courier, outage=self._outage,
-            on_problems=self._on_problems, on_printed=self._output.note,
+            on_problems=self._on_problems,
         )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
         self._scaler = Scaler(dispatcher, broker, self._talk, self._on_scaled)
@@ -152,7 +149,6 @@ class GroupProgram:
         """End the children and all that runs beside."""
         self._cancel_beside()
         self._dispatcher.close()
-        self._output.close()
 
     def _cancel_beside(self) -> None:
         for task in self._beside:

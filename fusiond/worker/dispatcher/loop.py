@@ -83,14 +83,12 @@ class Dispatcher:
         courier: EffectCourier,
         outage: Outage,
         on_problems: Callable[[], None],
-        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A dispatcher that claims nothing yet.
 
         `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`, `slots`: one for each alone;
-        `courier`: delivers effects; `on_problems`: called when other tasks load than did before;
-        `on_printed`: as of `Pool`.
+        `courier`: delivers effects; `on_problems`: called when other tasks load than did before.
         """
         self.conf, self.phase = conf, Phase.HELD
         #: an operator drains this host: it claims nothing, until that is undone
@@ -103,7 +101,7 @@ class Dispatcher:
         #: attempts that were settled, by kind
         self.counts = outcomes.counts
         self._settler = AttemptSettler(conf, outcomes, self.job_log, self._on_not_loaded)
-        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
+        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
         #: the tasks that do not load, once the others are loaded
         self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()

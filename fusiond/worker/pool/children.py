@@ -58,7 +58,7 @@ class Children:
         on_printed: Callable[[Attempt, str], None],
         kind: ChildKind,
     ) -> None:
-        """As Pool; `group`: its name."""
+        """As Pool; `group`: its name; `on_printed`: called with an attempt and a line that it has printed or logged."""
         self._group, self.report, self._on_outcome, self._log_fields = group, report, on_outcome, log_fields
         self._on_printed, self._kind = on_printed, kind
         self._loop = asyncio.get_running_loop()

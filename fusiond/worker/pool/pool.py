@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fusiond.paths import job_output
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
@@ -25,6 +26,7 @@ from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom, launc
 from fusiond.worker.pool.fork_servers import ForkServers
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.job_assigner import JobAssigner
+from fusiond.worker.pool.output_keeper import OutputKeeper
 from fusiond.worker.pool.pool_reports import PoolReport
 from fusiond.worker.pool.slots import ChildKind
 from fusiond.worker.pool.watchdog import Watchdog
@@ -43,7 +45,6 @@ class Pool:
         report: Callable[[PoolReport], None],
         on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
-        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A pool without a fork server.
@@ -53,11 +54,11 @@ class Pool:
             report: called with what happens here.
             on_outcome: called with each attempt that ran to its end, and what its child said.
             log_fields: gives the fields of the log lines about an attempt.
-            on_printed: called with an attempt and what it has printed or logged, without the line's end.
         """
         self._conf, name = conf, conf.group.name
         kind = ChildKind.of(conf.group, conf.state)
-        self.children = Children(name, report, on_outcome, log_fields, on_printed=on_printed, kind=kind)
+        self._output = OutputKeeper(conf, job_output(conf.state))
+        self.children = Children(name, report, on_outcome, log_fields, on_printed=self._output.note, kind=kind)
         self.servers = ForkServers(name, self._launch, self.children)
         self.watchdog = Watchdog(self.children)
         self._look_at_age: asyncio.TimerHandle | None = None
@@ -107,6 +108,7 @@ class Pool:
             self._look_at_age.cancel()
         self.servers.close()
         self.children.close()
+        self._output.close()
 
     # -- what the dispatcher asks -------------------------------------------------------------------------------------
 

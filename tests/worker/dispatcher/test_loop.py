@@ -55,7 +55,7 @@ def played(broker_settings, tmp_path, broker):
             made = Dispatcher(
                 "host.1", GroupConfig(config, main), broker, (first, second),
                 leases=first, slots=first, courier=EffectCourier(broker, first, None), outage=None,
-                on_problems=pytest.fail, on_printed=pytest.fail,
+                on_problems=pytest.fail,
             )  # fmt: skip
             made.pool.capacity.room = lambda: (0, 3)
             made.go()
