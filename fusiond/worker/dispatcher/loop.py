@@ -76,10 +76,8 @@ class Dispatcher:
         name: str,
         conf: GroupConfig,
         broker: Verbs,
-        lanes: tuple[AsyncConnection, AsyncConnection],
+        connect: Callable[[], AsyncConnection],
         *,
-        leases: AsyncConnection,
-        slots: AsyncConnection,
         courier: EffectCourier,
         outage: Outage,
         on_problems: Callable[[], None],
@@ -87,7 +85,7 @@ class Dispatcher:
         """
         A dispatcher that claims nothing yet.
 
-        `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`, `slots`: one for each alone;
+        `name`: `host.pid`; `connect`: makes a connection, of which each part that speaks to Redis has its own;
         `courier`: delivers effects; `on_problems`: called when other tasks load than did before.
         """
         self.conf, self.phase = conf, Phase.HELD
@@ -110,13 +108,13 @@ class Dispatcher:
             conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
         )
         self.pool_slots = PoolSlots(
-            name, conf, broker, slots, outage,
+            name, conf, broker, connect(), outage,
             pool=self.pool, waiting=self._waiting, planner=self.planner,
             claims=lambda: self.claims, on_change=self._on_slots,
         )  # fmt: skip
-        self._held_tasks = self.pool_slots.held_tasks
+        self._held_tasks, lanes = self.pool_slots.held_tasks, (connect(), connect())
         self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
-        self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
+        self.leases = Leases(broker, connect(), outage, self.held, self.on_leases_changed)
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
 

@@ -54,7 +54,6 @@ class Lanes:
             name, broker, connections[0], outcomes, refusals, held_tasks=held_tasks, reservations=reservations
         )
         self.second = Lane(f"2/{name}", broker, connections[1], outcomes, refusals, held_tasks=held_tasks)
-        self._both = (self.first, self.second)
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts that have ended, and of which Redis has not confirmed that they are settled."""
@@ -83,8 +82,8 @@ class Lanes:
 
     def ask_lost(self) -> None:
         """Ask lost nodes again."""
-        for lane in self._both:
-            lane.ask_lost()
+        self.first.ask_lost()
+        self.second.ask_lost()
 
     def beside(self, lane: Lane) -> list[Share]:
         """What the other lane claims just now."""
