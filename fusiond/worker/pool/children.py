@@ -348,7 +348,7 @@ class Children:
         slot.own.close()
         reason = child.kill.reason if child.kill else None
         if used and slot.kind.one_job:
-            for attempt in child.attempts():
+            for attempt in child.outstanding.values():
                 attempt.cpu, attempt.peak = used
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)

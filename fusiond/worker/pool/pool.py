@@ -119,7 +119,7 @@ class Pool:
     def attempts(self) -> Iterator[Attempt]:
         """What the children have."""
         for child in self.children.living.values():
-            yield from child.attempts()
+            yield from child.outstanding.values()
 
     def running_attempts(self, now_ns: int) -> Iterator[tuple[Attempt, float]]:
         """The running attempts, and for how many seconds each has run."""
