@@ -65,7 +65,7 @@ STEPS = {
     "hand": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.send_jobs"),
     "outcome": Step(DISPATCHER, "worker.dispatcher.ends.attempt_settler", "AttemptSettler.on_outcome"),
     "release": Step(DISPATCHER, "worker.dispatcher.waiting", "Waiting.put_back"),
-    "crash": Step(DISPATCHER, "worker.dispatcher.ends.attempt_settler", "AttemptSettler.on_killed"),
+    "crash": Step(DISPATCHER, "worker.dispatcher.ends.attempt_settler", "AttemptSettler.on_cut_off"),
     "kill": Step(DISPATCHER, "worker.pool.slots", "ChildHandle.kill_for"),
     "died": Step(DISPATCHER, "worker.pool.children", "Children.on_died"),
     "orphans": Step(DISPATCHER, "worker.pool.fork_server.server_handle", "ServerHandle._lose"),

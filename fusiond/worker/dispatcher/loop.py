@@ -380,7 +380,7 @@ class Dispatcher:
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
-                self._settler.on_killed(attempt, reason, status)
+                self._settler.on_cut_off(attempt, reason, status, "its child was killed")
             case reports.Unheard(attempt):
                 self._settler.on_unheard(attempt)
             case reports.TasksLoaded(problems):

@@ -262,14 +262,6 @@ class ChildHandle:
         running.attempt.stopped = time.monotonic_ns()
         self.socket.send(wire.stop_frame(running.serial))
 
-    @property
-    def running(self) -> Attempt | None:
-        """The attempt that has begun and not ended; of many, the first."""
-        begun = self.begun()
-        if self.slot.kind.is_concurrent:
-            return next((attempt for serial, attempt in self.outstanding.items() if serial <= begun), None)
-        return self.outstanding.get(begun)
-
     def all_running(self, now_ns: int) -> list[Running]:
         """The attempts that have begun and not ended."""
         begun = self.begun()
@@ -365,13 +357,13 @@ class ChildHandle:
 
     def culprit(self, serial: int, now_ns: int) -> tuple[KillReason, int]:
         """
-        Why and for which job a child must be killed of which this job is over its hard timeout.
+        Why and for which job a child of many jobs must be killed of which this job is over its hard timeout.
 
         While the event loop does not run, no job of it can be stopped. Then the job is to blame that keeps the loop, if
         that is known; otherwise each.
         """
         page = self.slot.page
-        if self.slot.kind.is_concurrent and page.turned + _STILL < now_ns:
+        if page.turned + _STILL < now_ns:
             blocker = page.blocker
             if blocker not in self.outstanding:
                 return KillReason.LOOP_STUCK, serial

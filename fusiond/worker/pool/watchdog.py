@@ -160,7 +160,7 @@ def _what_it_owes(child: ChildHandle, now: int) -> str:
 def _not_to_begin(child: ChildHandle, now: int, boot: int, *, stuck: bool) -> Iterator[int]:
     """Serials that are to be taken back: all of them behind a long job, and those that have waited for too long."""
     old = now - int(PENDING * 1e9)
-    behind = child.running is not None
+    behind = bool(child.all_running(now))
     for serial in child.waiting():
         attempt = child.outstanding[serial]
         late = behind and attempt.claimed <= old

@@ -64,7 +64,7 @@ class AttemptSettler:
         task, policy = self._policy(attempt)
         if message.kind == STOPPED:
             # Its child, which runs other jobs too, was asked to end it: it was canceled, or its lease is over.
-            self._on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
+            self.on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
             return
         outcome = verdicts.outcome_of_run(attempt, message, task, policy, self._rand)
         outcome = verdicts.in_time(attempt, outcome, task, boot_ns())
@@ -76,11 +76,8 @@ class AttemptSettler:
         else:
             self._end(attempt, outcome)
 
-    def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
-        """Its child died in the middle of it."""
-        self._on_cut_off(attempt, reason, status, "its child was killed")
-
-    def _on_cut_off(self, attempt: Attempt, reason: KillReason | None, status: int, how: str) -> None:
+    def on_cut_off(self, attempt: Attempt, reason: KillReason | None, status: int, how: str) -> None:
+        """Its child died in the middle of it, or has stopped it; `how`, for the log."""
         task, policy = self._policy(attempt)
         outcome = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
         if outcome is None:
