@@ -205,10 +205,7 @@ class PoolSlots:
         }
         queues = sorted({queue for task in here for queue in self.held_tasks.queues_of(task)})
         found = await self._connection.run_many([self._broker.counts(queue) for queue in queues])
-        open_ = [
-            each for each in found
-            if isinstance(each, Counts) and not (each.suspended_by_operator or each.suspended_by_file)
-        ]  # fmt: skip
+        open_ = [each for each in found if isinstance(each, Counts) and not each.is_suspended]
         self._held = {held.task for each in open_ for held in each.held_tasks if held.jobs and not held.what} & here
         self._room = {task: room for task, room in self._room.items() if task in self._held or task == ALL_JOBS}
 
