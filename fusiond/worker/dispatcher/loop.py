@@ -93,20 +93,21 @@ class Dispatcher:
         self.paused = False
         self._courier, self._outage, self._on_problems = courier, outage, on_problems
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.job_log = JobLog(conf)
         self._is_second_busy = False
+        #: monotonic s; from then on nothing waits for the last outcomes
+        self._give_up: float | None = None
+        #: the tasks that do not load, once the others are loaded
+        self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
+        # How jobs end, who runs them, how they come: each part is given those above it.
+        self.job_log = JobLog(conf)
         outcomes = Outcomes(conf, self.job_log.ended, courier.note)
         #: attempts that were settled, by kind
         self.counts = outcomes.counts
         self._settler = AttemptSettler(conf, outcomes, self.job_log, self._on_not_loaded)
         self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields)
         self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
-        #: the tasks that do not load, once the others are loaded
-        self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
         self._timers, self._reservations = Timers(self._wake.set), Reservations(mark_of(name))
-        self.planner = ClaimPlanner(
-            conf, self.pool, self._waiting, self._timers, reservations=self._reservations, wake=self._wake.set
-        )
+        self.planner = ClaimPlanner(conf, self.pool, self._waiting, self._timers, self._reservations)
         self.pool_slots = PoolSlots(
             name, conf, broker, connect(), outage,
             pool=self.pool, waiting=self._waiting, planner=self.planner,
@@ -115,8 +116,6 @@ class Dispatcher:
         self._held_tasks, lanes = self.pool_slots.held_tasks, (connect(), connect())
         self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
         self.leases = Leases(broker, connect(), outage, self.held, self.on_leases_changed)
-        #: monotonic s; from then on nothing waits for the last outcomes
-        self._give_up: float | None = None
 
     # -- from outside -------------------------------------------------------------------------------------------------
 

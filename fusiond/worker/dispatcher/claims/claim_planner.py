@@ -8,7 +8,7 @@ next job needs, and every POLL seconds. queue_order.py decides how many jobs to 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from fusiond.broker.records import Claim
@@ -28,14 +28,7 @@ class ClaimPlanner:
     """The questions and answers of one dispatcher."""
 
     def __init__(
-        self,
-        conf: GroupConfig,
-        pool: Pool,
-        waiting: Waiting,
-        timers: Timers,
-        *,
-        reservations: Reservations,
-        wake: Callable[[], None],
+        self, conf: GroupConfig, pool: Pool, waiting: Waiting, timers: Timers, reservations: Reservations
     ) -> None:
         """
         No queue is asked yet.
@@ -44,11 +37,10 @@ class ClaimPlanner:
             conf: of the group.
             pool: whose children are free.
             waiting: the jobs that no child has yet.
-            timers: of the dispatcher.
+            timers: wake the dispatcher, at once or later.
             reservations: are told how many children are free; each poll asks what they were given.
-            wake: called when a queue is to be asked.
         """
-        self._conf, self._pool, self._waiting, self._timers, self._wake = conf, pool, waiting, timers, wake
+        self._conf, self._pool, self._waiting, self._timers = conf, pool, waiting, timers
         self._reservations = reservations
         self.follow()
         self._rand = random.Random()  # noqa: S311 - guards no secret
@@ -65,7 +57,7 @@ class ClaimPlanner:
     def claim_from(self, queue: str | None = None) -> None:
         """Ask the queue, or all: there may be jobs."""
         self.queues.mark_open(queue)
-        self._wake()
+        self._timers.wake()
 
     def claim_when_due(self, queue: str, due_ms: int) -> None:
         """Ask the queue in so many milliseconds, or earlier if that was planned."""
@@ -76,7 +68,7 @@ class ClaimPlanner:
         """Ask again for jobs that need a free child, if there is one."""
         if self.queues.full and self._waiting.free():
             self.queues.open_full()
-            self._wake()
+            self._timers.wake()
 
     def poll(self) -> None:
         """Ask all queues, now and again: a wake-up may have been lost, and nobody else may rescue what is in them."""
