@@ -210,7 +210,7 @@ class Rate(NamedTuple):
     def seconds_until_empty(self, counts: Counts) -> float | None:
         """Until its ready jobs have begun; None: never, if it goes on so."""
         waiting, falls = counts.queued + counts.inbox, self.leaves - (self.arrives or 0.0)
-        goes_on = falls > 0 and not (counts.suspended_by_operator or counts.suspended_by_file)
+        goes_on = falls > 0 and not counts.is_suspended
         return 0.0 if not waiting else waiting / falls if goes_on else None
 
 

@@ -317,6 +317,11 @@ class Counts:
     broken_kept: int = 0
 
     @property
+    def is_suspended(self) -> bool:
+        """Whether none of its jobs may begin just now."""
+        return self.suspended_by_operator or self.suspended_by_file
+
+    @property
     def limited(self) -> int:
         """Jobs that limits of their tasks hold; the other held ones wait for a worker group that has their task."""
         return self.held - sum(each.jobs for each in self.held_tasks)

@@ -201,7 +201,7 @@ def queue_row(name: str, counts: Counts, act: Act | None = None) -> tuple[object
 def _notes(counts: Counts, act: Act | None) -> Iterable[str]:
     from fusiond.inspecting.queues import limits_in_words
 
-    if counts.suspended_by_operator or counts.suspended_by_file:
+    if counts.is_suspended:
         who = f"{act.who}, {clock(act.at)}" if act else "the operator"
         yield f"suspended by {who if counts.suspended_by_operator else 'the file'}"
     yield from limits_in_words(counts)

@@ -55,7 +55,7 @@ def _why_unserved(verbs: Verbs, queue: str, task: str, asking: Asking, span: Spa
     task and whose workers claim from the queue. `served` of a producer's job checks only the second.
     """
     counts: Counts = yield verbs.counts(queue)
-    if counts.suspended_by_operator or counts.suspended_by_file:
+    if counts.is_suspended:
         by = yield from _by_whom(verbs, queue, counts, span)
         return f"queue {queue!r} is suspended{by}; fusiond resume {queue}"
     workers = [(worker, answered) for worker, answered in (yield from asking()) if queue in worker.queues]

@@ -33,7 +33,7 @@ def ask_workers(verbs: Verbs, patience: float) -> Plan[list[tuple[Worker, bool]]
 
 def suspended_queues(queues: Mapping[str, Counts]) -> set[str]:
     """Those that an operator or the file has suspended."""
-    return {name for name, one in queues.items() if one.suspended_by_operator or one.suspended_by_file}
+    return {name for name, one in queues.items() if one.is_suspended}
 
 
 def state_of(worker: Worker, suspended: set[str], *, answered: bool = True) -> str:

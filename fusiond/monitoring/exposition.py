@@ -214,7 +214,7 @@ def _queue(name: str, counts: Counts, unserved: int) -> Iterator[Sample]:
         yield "fusiond_queue_jobs", getattr(counts, status), {**queue, "status": status}
     yield "fusiond_queue_oldest_wait_seconds", (counts.oldest_wait_ms or 0) / 1000, queue
     yield "fusiond_queue_broken_total", counts.broken, queue
-    yield "fusiond_queue_suspended", counts.suspended_by_operator or counts.suspended_by_file, queue
+    yield "fusiond_queue_suspended", counts.is_suspended, queue
     yield "fusiond_queue_unserved_jobs", unserved, queue
 
 

@@ -68,7 +68,7 @@ class SimulatedGroup:
         id_, task, args, number, crashes, rescues, header, waited = job
         self.count_to(now)
         never = now * _MS + (1 << 62)
-        attempt = Attempt(queue, id_, token, task, args, header, number, crashes, rescues, never, 0, 0, waited)
+        attempt = Attempt(queue, id_, token, task, args, header, number, crashes, rescues, never, 0, waited)
         self.running[id_] = attempt
         return attempt
 

@@ -39,12 +39,12 @@ def test_a_take_gets_all_or_nothing(ask, use):
     found = use()
     assert {name: each.held for name, each in found.items()} == {"a": 5, "b": 2, "r": 0, "(max_running)": 0}
     assert (found["b"].slots, found["r"].slots, found["b"].waiters) == (2, None, ("t",))
-    assert ask(("free", both, 1), ("look", both, ""), ("take", both, 3), ("look", both, "")) == [0, 1, b"", 0]
+    assert ask(("free", both, 1), ("wait", both, ""), ("take", both, 3), ("wait", both, "")) == [0, 1, b"", 0]
 
 
 def test_a_rate_is_spent_by_jobs(ask):
     """One token each, however many slots it needs."""
-    assert ask(("take", "a=2=t r=3=t", 1), ("take", "r=1=t", 2), ("look", "r=1=t", "")) == [b"", b"r", 0]
+    assert ask(("take", "a=2=t r=3=t", 1), ("take", "r=1=t", 2), ("wait", "r=1=t", "")) == [b"", b"r", 0]
 
 
 def test_slots_that_are_not_renewed_are_free_again(ask):
@@ -59,17 +59,17 @@ def test_slots_that_are_not_renewed_are_free_again(ask):
 def test_a_pool_that_is_smaller_for_one_caller_takes_nothing_away(ask, use):
     """Each goes by its own file."""
     ask(*[("take", "a=1=t", n) for n in range(3)])
-    assert ask(("take", "a=1=t", 4), ("look", "a=1=t", ""), pools={"a": SharedPool("a", 2)}) == [b"a", 0]
+    assert ask(("take", "a=1=t", 4), ("wait", "a=1=t", ""), pools={"a": SharedPool("a", 2)}) == [b"a", 0]
     assert use()["a"].held == 3
     assert ask(("take", "a=1=t", 5)) == [b""]
 
 
-def test_who_waits_and_looks_is_left_what_it_needs(ask):
-    """After a second for one slot; not to who has stopped looking."""
+def test_who_waits_and_asks_is_left_what_it_needs(ask):
+    """After a second for one slot; not to who has stopped asking."""
     assert ask(("take", "b=2=old", 1), ("take", "b=1=new", 2)) == [b"", b"b"]
     end = time.monotonic() + 1.1
     while time.monotonic() < end:
-        ask(("look", "b=1=new", ""))
+        ask(("wait", "b=1=new", ""))
         time.sleep(0.1)
     ask(("free", "b=2=old", 1))
     assert ask(("take", "b=2=old", 3), ("take", "b=1=old", 4), ("take", "b=1=old", 5)) == [b"b", b"", b"b"]

@@ -214,7 +214,7 @@ BUGS = {
     ),
     "no renewal": Bug(
         "dispatcher", "never renews a lease", "no faults",
-        [Edit(_LEASES, "await self._renew_due()", "pass")],
+        [Edit(_LEASES, "            self._renew_due,\n", "            lambda: asyncio.sleep(0),\n")],
     ),
     "no self-fencing": Bug(
         "dispatcher", "lets a job go on whose lease it has lost", "a dispatcher of long jobs stopped",
@@ -473,7 +473,7 @@ BUGS = {
         "dispatcher", "asks for slots of a pool once the job is on its way to a child", "pools under kills",
         [
             Edit(_WAITING, "            return self.for_slots\n", "            self.for_slots.append(attempt)\n"),
-            Edit(_WAITING, "        if until:\n            self.add([attempt])\n", ""),
+            Edit(_WAITING, "until)\n            self.add([attempt])\n", "until)\n"),
         ],
     ),
     "slots for a shorter time than the lease": Bug(

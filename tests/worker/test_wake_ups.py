@@ -24,13 +24,13 @@ LATEST = 7_000
 LATE = (
     Edit(
         "worker/dispatcher/group.py",
-        "self._dispatcher.wake_ups.hear(channels[channel], message)",
-        "await asyncio.sleep(1.0)\n                    self._dispatcher.wake_ups.hear(channels[channel], message)",
+        "self._dispatcher.hear(channels[channel], message)",
+        "await asyncio.sleep(1.0)\n                    self._dispatcher.hear(channels[channel], message)",
     ),
     Edit("worker/dispatcher/loop.py", "        self._reservations.ask_all()\n", ""),
 )
 #: it waits, and hears no wake-up
-DEAF = Edit("worker/dispatcher/group.py", "self._dispatcher.wake_ups.hear(channels[channel], message)", "pass")
+DEAF = Edit("worker/dispatcher/group.py", "self._dispatcher.hear(channels[channel], message)", "pass")
 #: it leaves tokens where no child is free any more
 GREEDY = Edit(
     "worker/dispatcher/loop.py",
@@ -128,8 +128,8 @@ def pause(flag):
 def hook(process, name, find):
     if process != "dispatcher":
         return
-    wake_ups, leases = find("worker.dispatcher.claims.wake_ups").WakeUps, find("worker.dispatcher.claims.leases")
-    begin, renew = wake_ups.begin, leases.renew
+    dispatcher, leases = find("worker.dispatcher.loop").Dispatcher, find("worker.dispatcher.claims.leases")
+    begin, renew = dispatcher._begin_given, leases.renew
 
     def paused_begin(self, attempt):
         pause({path!r} + "brought")
@@ -141,7 +141,7 @@ def hook(process, name, find):
             pause({path!r} + "renewed")
         return await renew(broker, connection, attempts, *note)
 
-    wake_ups.begin, leases.renew = paused_begin, paused_renew
+    dispatcher._begin_given, leases.renew = paused_begin, paused_renew
 
 def handed():
     return None
@@ -218,8 +218,8 @@ def test_a_dispatcher_that_is_gone_before_it_hears_of_the_job(place, number, ret
 
 BUGS = {
     "nobody looks whether a job was begun": Edit(
-        "worker/dispatcher/claims/wake_ups.py",
-        "            self._planner.claim_when_due(queue, int(FIRST_LEASE * 1000))\n",
+        "worker/dispatcher/loop.py",
+        "            self.planner.claim_when_due(queue, int(FIRST_LEASE * 1000))\n",
         "            pass\n",
     ),
     "a lease that is renewed for whatever token": Edit(

@@ -7,24 +7,24 @@
 -- ARGV  1 ms until a slot that is not renewed is free again
 --       2 how many pools there are, then of each: name, slots or empty, ms from token to token, burst or empty
 --       then actions, of three words each: what, who, needs
---         what   free | renew | take | look | peek | show   who  `<token> <job>`, of the first three
+--         what   free | renew | take | count | wait | show   who  `<token> <job>`, of the first three
 --         needs  `<pool>=<slots>=<waiter> …`: the waiter is the name under which it waits if there is too little
--- reply per action: take: the pool of which there is too little, or empty · look, peek: how many times its needs could
---       be taken now · show: of each pool of the file that was published last {name, slots or empty, how many are
---       held, ms since when the first one waits, {waiter, …}} · else 0
+-- reply per action: take: the pool of which there is too little, or empty · count, wait: how many times its needs
+--       could be taken now · show: of each pool of the file that was published last {name, slots or empty, how many
+--       are held, ms since when the first one waits, {waiter, …}} · else 0
 --
 -- The caller says how many slots a pool has: two callers may have different files.
--- A take gets all its needs or none. Whoever gets none is noted as waiting, and whoever looks in vain: a caller looks
--- for tasks of which jobs wait that it could begin, and peeks if no child is free for them. What a waiter needs is
--- left to it once it has waited for a while, as long as it looks again and again; so who needs much begins when enough
--- of the others have ended.
+-- A take gets all its needs or none. Who gets none is noted as waiting, and so is who waits and is told 0: a caller
+-- waits for tasks of which there are jobs that it could begin, and only counts if no child is free for them. What a
+-- waiter needs is left to it once it has waited for a while, as long as it asks again and again; so who needs much
+-- begins when enough of the others have ended.
 -- moves nothing
 -- touches slots waiting rate conf
 
 local TAKEN, WAITING = ROOT .. ':slots:', ROOT .. ':waiting:'
 local SOON, LATE = 1000, 30000    -- ms; when slots are left to a waiter that needs one, or more
-local FRESH, GONE = 2500, 15000   -- ms after the last look: slots are left to it no more; it waits no more
-local MOST = 1000000              -- jobs that a look answers
+local FRESH, GONE = 2500, 15000   -- ms since it asked last: slots are left to it no more; it waits no more
+local MOST = 1000000              -- the largest reply of count and wait
 local KEPT = ARGV[1]
 local ENDS = whole(now + KEPT)
 local pools = {}
@@ -44,12 +44,12 @@ local function pool_of(name)
   if pool.every then pool.tokens, pool.spent = rates().tokens(RATE .. ':' .. name, pool.every, pool.burst) end
   local said = redis.call('HGETALL', WAITING .. name)
   for i = 1, #said, 2 do
-    local since, looked, need, patience = said[i + 1]:match('^(%d+) (%d+) (%d+) (%d+)$')
-    since, looked, need = tonumber(since), tonumber(looked), tonumber(need)
-    if now - looked > GONE then
+    local since, asked, need, patience = said[i + 1]:match('^(%d+) (%d+) (%d+) (%d+)$')
+    since, asked, need = tonumber(since), tonumber(asked), tonumber(need)
+    if now - asked > GONE then
       redis.call('HDEL', WAITING .. name, said[i])
     else
-      local is_fresh = now - looked <= FRESH
+      local is_fresh = now - asked <= FRESH
       local is_due = is_fresh and now - since >= tonumber(patience)
       pool.waiters[said[i]] = { since = since, need = need, is_due = is_due, is_fresh = is_fresh }
     end
@@ -92,8 +92,8 @@ local function keep(name, who, need)
   redis.call('PEXPIRE', TAKEN .. name, KEPT)
 end
 
--- wait(needs, only_known): notes who waits, and that it has looked
-local function wait(needs, only_known)
+-- note_waiting(needs, only_known): notes who waits, and that it has asked
+local function note_waiting(needs, only_known)
   local patience = whole((#needs > 1 or needs[1][2] > 1) and LATE or SOON)
   for _, need in ipairs(needs) do
     local name, slots, waiter = unpack(need)
@@ -128,7 +128,7 @@ function actions.take(who, needs)
   end
   for _, need in ipairs(needs) do
     if times(need) < 1 then
-      wait(needs)
+      note_waiting(needs)
       return need[1]
     end
   end
@@ -146,15 +146,15 @@ function actions.take(who, needs)
   return ''
 end
 
-function actions.peek(_, needs)
+function actions.count(_, needs)
   local number = MOST
   for _, need in ipairs(needs) do number = math.min(number, times(need)) end
   return number
 end
 
-function actions.look(who, needs)
-  local number = actions.peek(who, needs)
-  wait(needs, number > 0)
+function actions.wait(who, needs)
+  local number = actions.count(who, needs)
+  note_waiting(needs, number > 0)
   return number
 end
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 
 from fusiond.broker.keys import Keys
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.server_requirements import check_rights
 from fusiond.errors import BrokerError
+from fusiond.program import wait_until_set
 
 #: s; between two questions, ± a quarter, so that many programs do not come back at once
 PACE = 1.0
@@ -85,6 +87,39 @@ class Outage:
             if not self._waiting:
                 self._asking.cancel()
                 self._asking = None
+
+    async def repeat(
+        self,
+        work: Callable[[], Awaitable[None]],
+        wake: asyncio.Event,
+        rest: Callable[[], float],
+        on_failure: Callable[[BrokerError], None],
+        *,
+        longest: float = _LONGEST_PAUSE,
+    ) -> None:
+        """
+        Do something in Redis again and again, until cancelled.
+
+        Args:
+            work: what is done; it raises BrokerError where it fails, and then it is done again after `wait`.
+            wake: is set when it is to be done at once; cleared here.
+            rest: seconds until it is done anyway.
+            on_failure: called with each failure.
+            longest: as of `wait`.
+        """
+        failures = 0
+        while True:
+            if failures:
+                await self.wait(failures, longest=longest)
+            else:
+                await wait_until_set(wake, rest())
+            wake.clear()
+            try:
+                await work()
+                failures = 0
+            except BrokerError as error:
+                failures += 1
+                on_failure(error)
 
     async def _ask(self) -> None:
         """Until cancelled."""

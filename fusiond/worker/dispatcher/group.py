@@ -19,6 +19,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from fusiond.config.accepted.snapshot import Snapshot, read_snapshot
 from fusiond.config.model import WorkerGroup
 from fusiond.errors import BrokerError, BrokerUnavailable, FusionError
 from fusiond.link_messages import Apply, Command, Report
-from fusiond.paths import job_output
 from fusiond.program import EX_SOFTWARE, Link, on_failed_callback
 from fusiond.status_document import ChildNumbers
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
@@ -42,7 +42,6 @@ from fusiond.worker.dispatcher.scaler import Scaler
 from fusiond.worker.pool.fork_server.launch import Launched
 from fusiond.worker.pool.fork_servers import sentence
 from fusiond.worker.pool.group_config import GroupConfig
-from fusiond.worker.pool.output_keeper import OutputKeeper
 
 log = logging.getLogger(__name__)
 
@@ -102,18 +101,16 @@ class GroupProgram:
         self._conf, self._link, self._held = conf, link, held
         script.load_all()
         broker, name = Verbs(settings.namespace), f"{socket.gethostname()}.{os.getpid()}"
-        *lanes, leases, slots, self._talk, carrying, asking = (connect_async(settings, runtime) for _ in range(7))
-        self._broker, self._outage = broker, Outage(asking, broker.keys)
-        self._courier = EffectCourier(broker, carrying, self._outage)
-        self._output = OutputKeeper(conf, job_output(snapshot.path.parent))
+        connect = partial(connect_async, settings, runtime)
+        self._broker, self._talk, self._outage = broker, connect(), Outage(connect(), broker.keys)
+        self._courier = EffectCourier(broker, connect(), self._outage)
         dispatcher = Dispatcher(
-            name, conf, broker, (lanes[0], lanes[1]),
-            leases=leases, slots=slots, courier=self._courier, outage=self._outage,
-            on_problems=self._on_problems, on_printed=self._output.note,
+            name, conf, broker, connect,
+            courier=self._courier, outage=self._outage, on_problems=self._on_problems,
         )  # fmt: skip
         self._dispatcher, self._pool = dispatcher, dispatcher.pool
         self._scaler = Scaler(dispatcher, broker, self._talk, self._on_scaled)
-        self._presence = Presence(snapshot, name, broker, self._talk, dispatcher)
+        self._presence = Presence(name, broker, self._talk, dispatcher, self._scaler)
         self._progress = ProgressReports(conf, self._pool, broker, self._talk)
         self._beside: set[asyncio.Task[None]] = set()
         self._listening: asyncio.Task[None]
@@ -121,7 +118,10 @@ class GroupProgram:
         self._telling_busy: asyncio.Task[None] | None = None
         self._stops, self._serving = 0, False
         #: what the supervisor was told last, of each kind
-        self._told: dict[str, Report] = {"unloaded": {"is": "unloaded", "reason": ""}}
+        self._told: dict[str, Report] = {
+            "unloaded": {"is": "unloaded", "reason": ""},
+            "scaled": {"is": "scaled", "numbers": {}},
+        }
 
     async def run(self, launched: Launched | None) -> None:
         """Serve. Raises FusionError where it cannot become ready."""
@@ -153,7 +153,6 @@ class GroupProgram:
         """End the children and all that runs beside."""
         self._cancel_beside()
         self._dispatcher.close()
-        self._output.close()
 
     def _cancel_beside(self) -> None:
         for task in self._beside:
@@ -210,11 +209,8 @@ class GroupProgram:
 
     def _on_scaled(self, numbers: ChildNumbers) -> None:
         """Tell how many children there are, and why."""
-        if numbers == self._presence.scaled:
-            return
-        self._presence.scaled = numbers
         self._presence.note_change()
-        self._link.say({"is": "scaled", "numbers": numbers})
+        self._tell({"is": "scaled", "numbers": numbers})
 
     def _tell(self, report: Report) -> None:
         """Tell the supervisor, unless it was told the same before."""
@@ -265,7 +261,7 @@ class GroupProgram:
                 elif message == b"cancel":
                     self._dispatcher.leases.renew_soon()
                 elif channel in channels:
-                    self._dispatcher.wake_ups.hear(channels[channel], message)
+                    self._dispatcher.hear(channels[channel], message)
         finally:
             await messages.aclose()
 
@@ -299,7 +295,7 @@ class GroupProgram:
         group = snapshot.config.workers.get(self._conf.group.name)
         if group is not None:
             queues = self._dispatcher.planner.queues.names
-            self._presence.generation = self._conf.generation = snapshot.generation
+            self._conf.generation = snapshot.generation
             self._dispatcher.set_config(snapshot.config, group)
             self._progress.follow()
             self._scaler.follow()

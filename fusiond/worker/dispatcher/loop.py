@@ -7,7 +7,7 @@ Have the jobs of one group run.
 4. hand    them to the children (pool/pool.py)
 5. renew   the leases of jobs still held (leases.py)
 6. settle  what has ended (attempt_settler.py), many in the round trip of the next claim
-7. wait    for outcomes, a wake-up (wake_ups.py), the next due job, or the poll
+7. wait    for outcomes, a wake-up, the next due job, or the poll
 
 It serves until it is told to drain, which has no deadline, or to stop cold.
 
@@ -22,6 +22,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from fusiond.broker.jobs import given_job
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage, retrying
 from fusiond.broker.verbs import Verbs
@@ -29,16 +30,15 @@ from fusiond.config.model import Config, WorkerGroup
 from fusiond.errors import BrokerUnavailable, FusionError
 from fusiond.job import mark_of
 from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
-from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
 from fusiond.worker.dispatcher.claims.lane import Lane
 from fusiond.worker.dispatcher.claims.lanes import Lanes
-from fusiond.worker.dispatcher.claims.leases import Leases
+from fusiond.worker.dispatcher.claims.leases import FIRST_LEASE, FIRST_RENEWAL, FIRST_TRUST, LATEST_BEGIN, Leases
 from fusiond.worker.dispatcher.claims.pool_slots import PoolSlots
 from fusiond.worker.dispatcher.claims.reservations import Reservations
-from fusiond.worker.dispatcher.claims.wake_ups import WakeUps
 from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 from fusiond.worker.dispatcher.ends.job_log import JobLog
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes
 from fusiond.worker.dispatcher.timers import Timers
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool import pool_reports as reports
@@ -46,11 +46,15 @@ from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool import Pool
 from fusiond.worker.pool.pool_reports import Problems
+from fusiond.worker.runtime.wire import boot_ns
 
 log = logging.getLogger(__name__)
 
 #: s; until Redis is asked again for what it has refused
 REFUSED = 1.0
+#: s; from when a wake-up has brought a job until the next token is left, unless the job has ended by then. On a busy
+#: machine its child cannot begin while this process has something to do
+_RESERVE_AGAIN = 0.001
 #: s; for the last outcomes to reach Redis, once nothing runs any more and it is to end at once; between two tries
 _LAST_SETTLE, _AT_THE_END = 5.0, 0.5
 
@@ -72,59 +76,46 @@ class Dispatcher:
         name: str,
         conf: GroupConfig,
         broker: Verbs,
-        lanes: tuple[AsyncConnection, AsyncConnection],
+        connect: Callable[[], AsyncConnection],
         *,
-        leases: AsyncConnection,
-        slots: AsyncConnection,
         courier: EffectCourier,
         outage: Outage,
         on_problems: Callable[[], None],
-        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A dispatcher that claims nothing yet.
 
-        `name`: `host.pid`; `lanes`: connections for claims and settles alone; `leases`, `slots`: one for each alone;
-        `courier`: delivers effects; `on_problems`: called when other tasks load than did before;
-        `on_printed`: as of `Pool`.
+        `name`: `host.pid`; `connect`: makes a connection, of which each part that speaks to Redis has its own;
+        `courier`: delivers effects; `on_problems`: called when other tasks load than did before.
         """
         self.conf, self.phase = conf, Phase.HELD
         #: an operator drains this host: it claims nothing, until that is undone
         self.paused = False
-        self._outage, self._on_problems = outage, on_problems
+        self._courier, self._outage, self._on_problems = courier, outage, on_problems
         self._wake, self._wake_second, self._ending = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.job_log = JobLog(conf)
         self._is_second_busy = False
-        self._reservations = Reservations(mark_of(name), lambda: self.planner.free)
-        self._held_tasks = HeldTasks(self._can_run)
-        self._lanes = Lanes(
-            name, conf, broker, lanes, self.job_log.ended,
-            on_effects=courier.note, held_tasks=self._held_tasks, reservations=self._reservations,
-        )  # fmt: skip
-        #: attempts that were settled, by kind
-        self.counts = self._lanes.outcomes.counts
-        self.leases = Leases(broker, leases, outage, self.held, self.on_leases_changed)
-        self._settler = AttemptSettler(conf, self._lanes.outcomes, self.job_log, self._on_not_loaded)
-        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields, on_printed)
-        self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
-        self.pool_slots = PoolSlots(
-            name, conf, broker, slots, outage, waiting=self._waiting, settler=self._settler,
-            held_tasks=self._held_tasks, here=self._here, loads=self._loads,
-            begins=lambda: self.claims and self._waiting.free() > 0,
-            may_have_jobs=lambda: bool(self.planner.queues.may_have_jobs), on_change=self._on_slots,
-        )  # fmt: skip
-        #: the tasks that do not load, once the others are loaded
-        self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
-        self._timers = Timers(self._wake.set)
-        self.planner = ClaimPlanner(
-            conf, self.pool, self._waiting, self._timers,
-            reservations=self._reservations, wake=self._wake.set, most=self.pool_slots.most,
-        )  # fmt: skip
-        self.wake_ups = WakeUps(
-            self._reservations, self._waiting, self.leases, self.planner, self._timers, on_effects=courier.note
-        )
         #: monotonic s; from then on nothing waits for the last outcomes
         self._give_up: float | None = None
+        #: the tasks that do not load, once the others are loaded
+        self.ready: asyncio.Future[Problems] = asyncio.get_running_loop().create_future()
+        # How jobs end, who runs them, how they come: each part is given those above it.
+        self.job_log = JobLog(conf)
+        outcomes = Outcomes(conf, self.job_log.ended, courier.note)
+        #: attempts that were settled, by kind
+        self.counts = outcomes.counts
+        self._settler = AttemptSettler(conf, outcomes, self.job_log, self._on_not_loaded)
+        self.pool = Pool(conf, self._on_report, self._settler.on_outcome, self.job_log.fields)
+        self._waiting = Waiting(self.pool, self._settler, conf, self._wake.set)
+        self._timers, self._reservations = Timers(self._wake.set), Reservations(mark_of(name))
+        self.planner = ClaimPlanner(conf, self.pool, self._waiting, self._timers, self._reservations)
+        self.pool_slots = PoolSlots(
+            name, conf, broker, connect(), outage,
+            pool=self.pool, waiting=self._waiting, planner=self.planner,
+            claims=lambda: self.claims, on_change=self._on_slots,
+        )  # fmt: skip
+        self._held_tasks, lanes = self.pool_slots.held_tasks, (connect(), connect())
+        self._lanes = Lanes(name, broker, lanes, outcomes, held_tasks=self._held_tasks, reservations=self._reservations)
+        self.leases = Leases(broker, connect(), outage, self.held, self.on_leases_changed)
 
     # -- from outside -------------------------------------------------------------------------------------------------
 
@@ -140,14 +131,10 @@ class Dispatcher:
 
     def held(self) -> Iterator[Attempt]:
         """All attempts whose leases must be kept."""
-        yield from self._here()
-        # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
-        yield from self._lanes.unsettled()
-
-    def _here(self) -> Iterator[Attempt]:
-        """All attempts that have not ended."""
         yield from self._waiting
         yield from self.pool.attempts()
+        # Redis may be slow to take an outcome, and must not have the job run again meanwhile.
+        yield from self._lanes.unsettled()
 
     def go(self) -> None:
         """Begin to claim."""
@@ -180,6 +167,26 @@ class Dispatcher:
         self._reservations.ask_all()
         self.planner.claim_from()
         self.leases.renew_soon()
+
+    def hear(self, queue: str, message: bytes) -> None:
+        """
+        Do what a message about a queue says, which Redis sends to all dispatchers of that queue.
+
+        - there may be jobs          it asks the queue
+        - there are effects          it delivers them
+        - a job, with our token      it is claimed for this dispatcher: a child begins it at once, or it is given back
+        - a job, with another token  it is another dispatcher's, which may be gone: the queue is asked when that shows
+        """
+        if message == b"effects":
+            self._courier.note(queue)
+            return
+        job = given_job(message)
+        if job is None:
+            self.planner.claim_from(queue)
+        elif attempt := self._reservations.take(queue, job):
+            self._begin_given(attempt)
+        else:
+            self.planner.claim_when_due(queue, int(FIRST_LEASE * 1000))
 
     def set_config(self, config: Config, group: WorkerGroup) -> None:
         """Follow a change in place."""
@@ -322,13 +329,13 @@ class Dispatcher:
             self.on_leases_changed()
         # A lane that repeats its last request asks nothing new, and must leave what is open to the other one.
         asks = self.claims and lane.is_done
-        shares = self.planner.shares(self._lanes.beside(lane)) if asks else []
+        shares = self.planner.shares(self._lanes.beside(lane), self.pool_slots.most()) if asks else []
         found, given = await lane.settle_and_claim(shares, self.conf.few)
         self.planner.note(found)
         # Fewer jobs may be claimed now of tasks that need slots.
         self._held_tasks.look_again()
         for attempt in given:
-            self.wake_ups.begin(attempt)
+            self._begin_given(attempt)
         if shares or found:
             # Others may be open still that had no share: there was less room than queues, or strict order asked the
             # first alone, whatever it answered. Those that were asked are dry, so this comes to an end.
@@ -342,6 +349,14 @@ class Dispatcher:
         if self._reservations.is_taking_back:
             self._wake.set()
         await lane.log_reclaimed(self.conf.config, found)
+
+    def _begin_given(self, attempt: Attempt) -> None:
+        """Have a child begin a job that was given to us; give it back if it came late, or no child is free."""
+        self._waiting.begin(attempt, in_time=attempt.lease - boot_ns() >= (FIRST_TRUST - LATEST_BEGIN) * 1e9)
+        self._timers.start("first lease", FIRST_RENEWAL, self.leases.renew_first)
+        # The round trip that settles it leaves the next token, too.
+        self.planner.queues.mark_open(attempt.queue)
+        self._timers.start("reserve", _RESERVE_AGAIN)
 
     def _ask_lost(self) -> None:
         self._lanes.ask_lost()
@@ -364,7 +379,7 @@ class Dispatcher:
             case reports.NotBegun(attempts):
                 self._waiting.put_back(attempts)
             case reports.Killed(attempt, reason, status):
-                self._settler.on_killed(attempt, reason, status)
+                self._settler.on_cut_off(attempt, reason, status, "its child was killed")
             case reports.Unheard(attempt):
                 self._settler.on_unheard(attempt)
             case reports.TasksLoaded(problems):
@@ -406,13 +421,6 @@ class Dispatcher:
         self.pool.servers.note_problem(task, code, message)
         self._on_tasks_changed()
         self._on_problems()
-
-    def _can_run(self, task: str) -> int:
-        """How many jobs of the task can begin here."""
-        return self.pool_slots.room(task) if self._loads(task) else 0
-
-    def _loads(self, task: str) -> bool:
-        return task in self.conf.config.tasks and task not in self.pool.servers.problems
 
     def _on_slots(self, queues: Iterable[str]) -> None:
         """Attempts have got their slots, or did not; other numbers of jobs can be claimed now."""

@@ -19,12 +19,12 @@ import time
 from fusiond.broker.hosts.daemons import ALIVE_AGAIN
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
-from fusiond.config.accepted.snapshot import Snapshot
 from fusiond.errors import BrokerError
 from fusiond.identity import daemon_id
 from fusiond.program import wait_until_set
 from fusiond.status_document import ChildNumbers
 from fusiond.worker.dispatcher.loop import Dispatcher, Phase
+from fusiond.worker.dispatcher.scaler import Scaler
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,11 @@ class Presence:
     """What Redis knows of one group."""
 
     def __init__(
-        self, snapshot: Snapshot, name: str, broker: Verbs, connection: AsyncConnection, dispatcher: Dispatcher
+        self, name: str, broker: Verbs, connection: AsyncConnection, dispatcher: Dispatcher, scaler: Scaler
     ) -> None:
         """`name`: of the worker, `host.pid`."""
-        self._name, self._daemon = name, daemon_id(snapshot.path.parent)
-        #: of the configuration that it runs
-        self.generation = snapshot.generation
-        self._broker, self._connection, self._dispatcher = broker, connection, dispatcher
-        #: as the supervisor is told: out of which range the number of children is, and why
-        self.scaled: ChildNumbers = {}
+        self._name, self._daemon = name, daemon_id(dispatcher.conf.state)
+        self._broker, self._connection, self._dispatcher, self._scaler = broker, connection, dispatcher, scaler
         self._born = int(time.time() * 1000)
         self._changed = asyncio.Event()
         #: number of the last question what this worker does
@@ -123,12 +119,12 @@ class Presence:
             "born": self._born,
             "group": dispatcher.conf.group.name,
             "queues": " ".join(dispatcher.planner.queues.names),
-            "generation": self.generation,
+            "generation": dispatcher.conf.generation,
             "state": self._state(),
             "phase": dispatcher.phase.name.lower(),
             "processes": pool.capacity.processes,
             "slots": pool.capacity.processes * dispatcher.conf.group.concurrency,
-            **_range(self.scaled),
+            **_range(self._scaler.describe()),
             "running": pool.capacity.running,
             "trouble": pool.servers.trouble[:_MOST_TROUBLE],
             "unkilled": " ".join(f"{a.queue}/{a.name}" for a in pool.unkilled()[:_MOST_UNKILLED]),

@@ -91,8 +91,7 @@ def waiting_share(queues: Iterable[Counts], running: int) -> tuple[float, float]
 
 def _could_run(counts: Counts) -> bool:
     """Whether more children would run jobs of the queue."""
-    suspended = counts.suspended_by_operator or counts.suspended_by_file
-    return not suspended and (counts.max_running is None or counts.started < counts.max_running)
+    return not counts.is_suspended and (counts.max_running is None or counts.started < counts.max_running)
 
 
 def _up(processes: int, concurrency: int, scaling: Scaling, looks: Sequence[Look]) -> Change | None:

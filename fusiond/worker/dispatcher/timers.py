@@ -10,8 +10,8 @@ class Timers:
     """The timers of one dispatcher."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake`: called at the end of each."""
-        self._wake = wake
+        """`wake`: has the dispatcher go round now; called at the end of each."""
+        self.wake = wake
         self._running: dict[str, asyncio.TimerHandle] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -34,4 +34,4 @@ class Timers:
         del self._running[name]
         if then:
             then()
-        self._wake()
+        self.wake()

@@ -104,16 +104,17 @@ class Waiting:
         self._asked = [self.for_permit.popleft() for _ in range(count)]
         return self._asked
 
-    def note_slots(self, attempt: Attempt, until: int) -> bool:
-        """It has its slots until then, boot ns; 0: it does not get them. Whether it still waits for them."""
+    def note_slots(self, attempt: Attempt, until: int, *, held: bool) -> None:
+        """It has its slots until then, boot ns; 0: it does not get them, and goes back, `held` by its task or not."""
         if attempt not in self.for_slots:
-            return False
+            return
         self.for_slots.remove(attempt)
-        # If this process stood still before it read the answer, they may be over.
-        attempt.slots_until, attempt.lease = until, min(attempt.lease, until or attempt.lease)
         if until:
+            # If this process stood still before it read the answer, they may be over.
+            attempt.slots_until, attempt.lease = until, min(attempt.lease, until)
             self.add([attempt])
-        return True
+        else:
+            self._settler.on_full(attempt, held=held)
 
     def note_permits(self) -> None:
         """Redis was asked for permits: the jobs of which it has said something leave or wait for a child."""
@@ -123,7 +124,7 @@ class Waiting:
 
     def hand(self) -> None:
         """Hand jobs to children, as far as there is room."""
-        self._pool.hand_out(self.for_child, self._reserved)
+        self._pool.assigner.hand_out(self.for_child, self._reserved)
         if self._timer is None and (self.for_child or self.for_permit):
             first = min(attempt.claimed for attempt in chain(self.for_child, self.for_permit))
             seconds = first / 1e9 + PENDING - time.monotonic() + 0.001
@@ -141,7 +142,7 @@ class Waiting:
         )
         if not (in_time and self.free()):
             self._settler.release(attempt, "no child was free" if in_time else "it came too late")
-        elif is_plain and self._pool.hand_one(attempt):
+        elif is_plain and self._pool.assigner.hand_one(attempt):
             return
         else:
             self.add([attempt])

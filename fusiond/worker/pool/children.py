@@ -58,7 +58,7 @@ class Children:
         on_printed: Callable[[Attempt, str], None],
         kind: ChildKind,
     ) -> None:
-        """As Pool; `group`: its name."""
+        """As Pool; `group`: its name; `on_printed`: called with an attempt and a line that it has printed or logged."""
         self._group, self.report, self._on_outcome, self._log_fields = group, report, on_outcome, log_fields
         self._on_printed, self._kind = on_printed, kind
         self._loop = asyncio.get_running_loop()
@@ -348,7 +348,7 @@ class Children:
         slot.own.close()
         reason = child.kill.reason if child.kill else None
         if used and slot.kind.one_job:
-            for attempt in child.attempts():
+            for attempt in child.outstanding.values():
                 attempt.cpu, attempt.peak = used
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)
@@ -379,7 +379,7 @@ class Children:
         """The fork server and its children are dead, except these pids; a job that one of them runs keeps its lease."""
         for child in self.of(server):
             pid = child.slot.page.pid
-            if pid in survivors and child.running:
+            if pid in survivors and child.all_running(time.monotonic_ns()):
                 self._survivors[child] = pid
                 self._give_back(child, child.waiting())
                 continue
@@ -396,11 +396,11 @@ class Children:
 
     def name(self, child: ChildHandle, kill: Kill) -> None:
         """Log once that a child was killed while it ran a job, and has not ended."""
-        if (attempt := child.running) and not kill.is_named:
+        if (running := child.all_running(time.monotonic_ns())) and not kill.is_named:
             kill.is_named = True
             log.error(
                 "process %d was killed and has not ended; the lease of its job is kept until it has",
-                child.slot.page.pid, extra={"group": self._group, **self._log_fields(attempt)},
+                child.slot.page.pid, extra={"group": self._group, **self._log_fields(running[0].attempt)},
             )  # fmt: skip
 
     def of(self, server: ServerHandle) -> list[ChildHandle]:

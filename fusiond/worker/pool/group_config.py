@@ -18,7 +18,7 @@ from fusiond.worker.pool.call_options import call_options
 class GroupConfig:
     """The accepted configuration, as one group needs it."""
 
-    def __init__(self, config: Config, group: WorkerGroup, generation: int | None = None, state: Path = Path()) -> None:
+    def __init__(self, config: Config, group: WorkerGroup, generation: int = 0, state: Path = Path()) -> None:
         #: of the configuration
         self.generation = generation
         #: the daemon's state directory

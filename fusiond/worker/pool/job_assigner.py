@@ -24,21 +24,22 @@ from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.run_times import BATCH, BATCH_BYTES, PENDING
 from fusiond.worker.pool.slots import ChildHandle
+from fusiond.worker.pool.watchdog import Watchdog
 
 
 class JobAssigner:
     """Hands jobs to the children of one group."""
 
-    def __init__(self, conf: GroupConfig, children: Children, capacity: Capacity) -> None:
-        self._conf, self._children, self._capacity = conf, children, capacity
+    def __init__(self, conf: GroupConfig, children: Children, capacity: Capacity, watchdog: Watchdog) -> None:
+        self._conf, self._children, self._capacity, self._watchdog = conf, children, capacity, watchdog
         self._one_job, self._is_concurrent = conf.group.isolation == "fork", conf.group.concurrency > 1
 
     def hand_out(self, pending: deque[Attempt], reserved: int) -> None:
         """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
-        if self._is_concurrent:
-            self._hand_alone(pending, reserved)
         if not pending:
             return
+        if self._is_concurrent:
+            self._hand_alone(pending, reserved)
         free = self._capacity.unused() - reserved
         # This is called for each child that is forked. With isolation `fork`, a busy child is handed no job.
         if free > 0 or not self._one_job:
@@ -46,19 +47,21 @@ class JobAssigner:
                 self._send(child, batch)
 
     def hand_one(self, attempt: Attempt) -> bool:
-        """Hand out one job, which must begin at once and may have others beside it; False: it has to wait."""
+        """Hand a job that waits for no other to a child that begins it at once; False: there is none."""
         child = None if self._is_concurrent and self._runs_alone(attempt) else self._capacity.taker()
         if child is None or attempt.task not in self._conf.tasks:
             return False
         attempt.expected_seconds = self._children.times.expected(attempt.task)
-        attempt.hard_timeout, attempt.handed_at = self._hard_timeout(attempt), time.monotonic_ns()
         self._send(child, [attempt])
         return True
 
     def _send(self, child: ChildHandle, batch: list[Attempt]) -> None:
+        now = time.monotonic_ns()
         for attempt in batch:
+            attempt.hard_timeout, attempt.handed_at = self._hard_timeout(attempt), now
             attempt.generation, attempt.release = self._conf.generation, child.server.origin.name
         child.send_jobs(batch, self._children.table)
+        self._watchdog.keep_on()
 
     def _hand_alone(self, pending: deque[Attempt], reserved: int) -> None:
         """
@@ -74,12 +77,11 @@ class JobAssigner:
             asyncio.get_running_loop().call_soon(self._capacity.resize)
         if not alone:
             return
-        free, now = self._capacity.unused() - reserved, time.monotonic_ns()
+        free = self._capacity.unused() - reserved
         idle = [child for child in self._capacity.takers() if not child.outstanding]
         for attempt, child in zip(alone[: max(0, free)], idle, strict=False):
             pending.remove(attempt)
             attempt.alone, attempt.expected_seconds = True, math.inf
-            attempt.hard_timeout, attempt.handed_at = self._hard_timeout(attempt), now
             self._send(child, [attempt])
         # The rest waits for a child, behind those that may run with others.
         for attempt in alone[min(max(0, free), len(idle)) :]:
@@ -129,8 +131,7 @@ class JobAssigner:
         """
         batch: list[Attempt] = []
         work, size, mates = child.work_ahead(), 0, self._capacity.concurrency - 1
-        now = time.monotonic_ns()
-        old = now - int(PENDING * 1e9)
+        old = time.monotonic_ns() - int(PENDING * 1e9)
         while pending and len(batch) < most:
             attempt = pending[0]
             if self._is_concurrent and self._runs_alone(attempt):
@@ -150,7 +151,7 @@ class JobAssigner:
                 break
             if before >= mates:
                 work += cost
-            attempt.expected_seconds, attempt.hard_timeout, attempt.handed_at = cost, self._hard_timeout(attempt), now
+            attempt.expected_seconds = cost
             batch.append(pending.popleft())
         return batch
 

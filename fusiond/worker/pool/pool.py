@@ -15,10 +15,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from fusiond.paths import job_output
 from fusiond.worker.pool.attempt import Attempt, KillReason
 from fusiond.worker.pool.capacity import Capacity
 from fusiond.worker.pool.children import Children
@@ -26,6 +26,7 @@ from fusiond.worker.pool.fork_server.launch import Launched, LaunchedFrom, launc
 from fusiond.worker.pool.fork_servers import ForkServers
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.job_assigner import JobAssigner
+from fusiond.worker.pool.output_keeper import OutputKeeper
 from fusiond.worker.pool.pool_reports import PoolReport
 from fusiond.worker.pool.slots import ChildKind
 from fusiond.worker.pool.watchdog import Watchdog
@@ -44,7 +45,6 @@ class Pool:
         report: Callable[[PoolReport], None],
         on_outcome: Callable[[Attempt, wire.OutcomeMessage], None],
         log_fields: Callable[[Attempt], dict[str, Any]],
-        on_printed: Callable[[Attempt, str], None],
     ) -> None:
         """
         A pool without a fork server.
@@ -54,16 +54,16 @@ class Pool:
             report: called with what happens here.
             on_outcome: called with each attempt that ran to its end, and what its child said.
             log_fields: gives the fields of the log lines about an attempt.
-            on_printed: called with an attempt and what it has printed or logged, without the line's end.
         """
         self._conf, name = conf, conf.group.name
         kind = ChildKind.of(conf.group, conf.state)
-        self.children = Children(name, report, on_outcome, log_fields, on_printed=on_printed, kind=kind)
+        self._output = OutputKeeper(conf, job_output(conf.state))
+        self.children = Children(name, report, on_outcome, log_fields, on_printed=self._output.note, kind=kind)
         self.servers = ForkServers(name, self._launch, self.children)
         self.watchdog = Watchdog(self.children)
         self._look_at_age: asyncio.TimerHandle | None = None
         self.capacity = Capacity(conf, self.children)
-        self._assigner = JobAssigner(conf, self.children, self.capacity)
+        self.assigner = JobAssigner(conf, self.children, self.capacity, self.watchdog)
         self.follow()
 
     def _launch(self, like: LaunchedFrom | None) -> Launched:
@@ -108,13 +108,18 @@ class Pool:
             self._look_at_age.cancel()
         self.servers.close()
         self.children.close()
+        self._output.close()
 
     # -- what the dispatcher asks -------------------------------------------------------------------------------------
+
+    def loads(self, task: str) -> bool:
+        """Whether the file has the task, and its function loads here, as far as it is known."""
+        return task in self._conf.config.tasks and task not in self.servers.problems
 
     def attempts(self) -> Iterator[Attempt]:
         """What the children have."""
         for child in self.children.living.values():
-            yield from child.attempts()
+            yield from child.outstanding.values()
 
     def running_attempts(self, now_ns: int) -> Iterator[tuple[Attempt, float]]:
         """The running attempts, and for how many seconds each has run."""
@@ -134,19 +139,6 @@ class Pool:
         return [each.attempt for child in killed for each in child.all_running(time.monotonic_ns())]
 
     # -- what the dispatcher tells ------------------------------------------------------------------------------------
-
-    def hand_out(self, pending: deque[Attempt], reserved: int) -> None:
-        """Hand out what is pending, as far as there is room beside so many reserved children; the rest stays."""
-        if pending:
-            self._assigner.hand_out(pending, reserved)
-            self.watchdog.keep_on()
-
-    def hand_one(self, attempt: Attempt) -> bool:
-        """Hand a job that waits for no other to a child that begins it at once; False: there is none."""
-        if not self._assigner.hand_one(attempt):
-            return False
-        self.watchdog.keep_on()
-        return True
 
     def begin(self) -> None:
         """Jobs are claimed from now on: a group that follows its load has one child until then."""

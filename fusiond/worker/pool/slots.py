@@ -18,7 +18,7 @@ import fcntl
 import mmap
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
@@ -227,8 +227,8 @@ class ChildHandle:
             outcomes.extend(islice(self.socket.outcomes(), most))
         except wire.WireError as error:
             self.broken = str(error)
-        if self.socket.reports:
-            self._note_reports()
+        while self.socket.reports:
+            self._note_report(self.socket.reports.pop(0))
         return outcomes
 
     def kept(self) -> list[wire.OutcomeMessage]:
@@ -239,12 +239,9 @@ class ChildHandle:
             return []
         return [outcome for outcome in outcomes if outcome.serial in self.outstanding]
 
-    def _note_reports(self) -> None:
-        """Note on each attempt that has ended how far it was."""
-        for report in self.socket.reports:
-            if attempt := self.outstanding.get(report.serial):
-                attempt.report = report
-        self.socket.reports.clear()
+    def _note_report(self, report: wire.JobReport) -> None:
+        if attempt := self.outstanding.get(report.serial):
+            attempt.report = report
 
     def end(self, serial: int) -> Attempt | None:
         """
@@ -264,18 +261,6 @@ class ChildHandle:
         """Ask the child to end one of its jobs, and to go on with the others."""
         running.attempt.stopped = time.monotonic_ns()
         self.socket.send(wire.stop_frame(running.serial))
-
-    def attempts(self) -> Iterator[Attempt]:
-        """The attempts that the child has."""
-        yield from self.outstanding.values()
-
-    @property
-    def running(self) -> Attempt | None:
-        """The attempt that has begun and not ended; of many, the first."""
-        begun = self.begun()
-        if self.slot.kind.is_concurrent:
-            return next((attempt for serial, attempt in self.outstanding.items() if serial <= begun), None)
-        return self.outstanding.get(begun)
 
     def all_running(self, now_ns: int) -> list[Running]:
         """The attempts that have begun and not ended."""
@@ -341,10 +326,8 @@ class ChildHandle:
     def read_reports(self) -> None:
         """Note on each attempt how far it is, as its job has said."""
         for cell in range(self.slot.kind.concurrency):
-            report = self.slot.page.read_report(cell)
-            attempt = self.outstanding.get(report.serial) if report else None
-            if attempt:
-                attempt.report = report
+            if report := self.slot.page.read_report(cell):
+                self._note_report(report)
 
     # -- its end ------------------------------------------------------------------------------------------------------
 
@@ -374,13 +357,13 @@ class ChildHandle:
 
     def culprit(self, serial: int, now_ns: int) -> tuple[KillReason, int]:
         """
-        Why and for which job a child must be killed of which this job is over its hard timeout.
+        Why and for which job a child of many jobs must be killed of which this job is over its hard timeout.
 
         While the event loop does not run, no job of it can be stopped. Then the job is to blame that keeps the loop, if
         that is known; otherwise each.
         """
         page = self.slot.page
-        if self.slot.kind.is_concurrent and page.turned + _STILL < now_ns:
+        if page.turned + _STILL < now_ns:
             blocker = page.blocker
             if blocker not in self.outstanding:
                 return KillReason.LOOP_STUCK, serial

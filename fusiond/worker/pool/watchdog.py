@@ -88,47 +88,28 @@ class Watchdog:
                 self._look_at_idle(child, now, boot)
 
     def _look_at(self, child: ChildHandle, now: int, boot: int) -> None:
-        if child.slot.kind.is_concurrent:
-            self._look_at_many(child, now, boot)
-            return
-        if len(child.outstanding) > 1:
+        """Of many jobs that run at once, one that must not go on is stopped, and the others go on."""
+        many, asks = child.slot.kind.is_concurrent, now < self._asks_until
+        if not many and len(child.outstanding) > 1:
             self._children.take_kept(child)
-        serial, asks = child.begun(), now < self._asks_until
-        running = child.outstanding.get(serial)
-        ran = child.ran(now)
-        if running:
-            reason = running.kill_reason(0 if asks else boot, ran)
-            if reason:
-                child.kill_for(reason, serial)
-                return
-        elif child.handed <= boot and not asks:
-            child.broken = child.broken or _what_it_owes(child, now)
-        if child.broken:
-            self._children.kill_hostile(child)
-            return
-        if running is None:
-            back = self._not_begun(child, now, boot)
-        else:
-            back = list(_not_to_begin(child, now, boot, stuck=ran > STUCK))
-            if (now - running.handed_at) / 1e9 - ran < BEGIN:
-                self._begin = BEGIN
-        self._children.take_back(child, back)
-
-    def _look_at_many(self, child: ChildHandle, now: int, boot: int) -> None:
-        """One job that must not go on is stopped, and the others of its child go on."""
-        asks, running = now < self._asks_until, child.all_running(now)
+        running = child.all_running(now)
         for each in running:
             if kill := self._stop_or_kill(child, each, now, 0 if asks else boot):
                 child.kill_for(*kill)
                 return
         if not running and child.handed <= boot and not asks:
-            child.broken = child.broken or "it has not begun what it was handed"
+            child.broken = child.broken or _what_it_owes(child, now)
         if child.broken:
             self._children.kill_hostile(child)
             return
-        back = list(_not_to_begin(child, now, boot, stuck=False)) if running else self._not_begun(child, now, boot)
-        if running and child.lags(now, STUCK):
-            back = child.waiting()
+        if not running:
+            back = self._not_begun(child, now, boot)
+        else:
+            _, first, ran = running[0]
+            stuck = child.lags(now, STUCK) if many else ran > STUCK
+            back = list(_not_to_begin(child, now, boot, stuck=stuck))
+            if not many and (now - first.handed_at) / 1e9 - ran < BEGIN:
+                self._begin = BEGIN
         self._children.take_back(child, back)
 
     @staticmethod
@@ -138,6 +119,8 @@ class Watchdog:
         reason = attempt.kill_reason(boot, running.ran)
         if reason is None:
             return None
+        if not child.slot.kind.is_concurrent:
+            return reason, running.serial
         if running.ran > attempt.hard_timeout and reason is not KillReason.LOST:
             return child.culprit(running.serial, now) if reason is KillReason.TIMEOUT else (reason, running.serial)
         if not attempt.stopped:
@@ -177,7 +160,7 @@ def _what_it_owes(child: ChildHandle, now: int) -> str:
 def _not_to_begin(child: ChildHandle, now: int, boot: int, *, stuck: bool) -> Iterator[int]:
     """Serials that are to be taken back: all of them behind a long job, and those that have waited for too long."""
     old = now - int(PENDING * 1e9)
-    behind = child.running is not None
+    behind = bool(child.all_running(now))
     for serial in child.waiting():
         attempt = child.outstanding[serial]
         late = behind and attempt.claimed <= old

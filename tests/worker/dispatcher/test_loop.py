@@ -53,9 +53,9 @@ def played(broker_settings, tmp_path, broker):
             main = WorkerGroup("main")
             config = Config(queues={"a": Queue("a")}, tasks={"t": Task("t", "x.y")}, workers={"main": main})
             made = Dispatcher(
-                "host.1", GroupConfig(config, main), broker, (first, second),
-                leases=first, slots=first, courier=EffectCourier(broker, first, None), outage=None,
-                on_problems=pytest.fail, on_printed=pytest.fail,
+                "host.1", GroupConfig(config, main), broker, iter((first, first, second, first)).__next__,
+                courier=EffectCourier(broker, first, None), outage=None,
+                on_problems=pytest.fail,
             )  # fmt: skip
             made.pool.capacity.room = lambda: (0, 3)
             made.go()

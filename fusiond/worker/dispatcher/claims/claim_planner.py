@@ -8,7 +8,7 @@ next job needs, and every POLL seconds. queue_order.py decides how many jobs to 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from fusiond.broker.records import Claim
@@ -28,15 +28,7 @@ class ClaimPlanner:
     """The questions and answers of one dispatcher."""
 
     def __init__(
-        self,
-        conf: GroupConfig,
-        pool: Pool,
-        waiting: Waiting,
-        timers: Timers,
-        *,
-        reservations: Reservations,
-        wake: Callable[[], None],
-        most: Callable[[], int],
+        self, conf: GroupConfig, pool: Pool, waiting: Waiting, timers: Timers, reservations: Reservations
     ) -> None:
         """
         No queue is asked yet.
@@ -45,17 +37,12 @@ class ClaimPlanner:
             conf: of the group.
             pool: whose children are free.
             waiting: the jobs that no child has yet.
-            timers: of the dispatcher.
-            reservations: each poll asks what they were given.
-            wake: called when a queue is to be asked.
-            most: how many more jobs `max_running` of the file lets it claim.
+            timers: wake the dispatcher, at once or later.
+            reservations: are told how many children are free; each poll asks what they were given.
         """
-        self._most = most
-        self._conf, self._pool, self._waiting, self._timers, self._wake = conf, pool, waiting, timers, wake
+        self._conf, self._pool, self._waiting, self._timers = conf, pool, waiting, timers
         self._reservations = reservations
         self.follow()
-        #: children that could begin a job, as of the last claim
-        self.free = 0
         self._rand = random.Random()  # noqa: S311 - guards no secret
 
     def follow(self) -> None:
@@ -70,7 +57,7 @@ class ClaimPlanner:
     def claim_from(self, queue: str | None = None) -> None:
         """Ask the queue, or all: there may be jobs."""
         self.queues.mark_open(queue)
-        self._wake()
+        self._timers.wake()
 
     def claim_when_due(self, queue: str, due_ms: int) -> None:
         """Ask the queue in so many milliseconds, or earlier if that was planned."""
@@ -81,7 +68,7 @@ class ClaimPlanner:
         """Ask again for jobs that need a free child, if there is one."""
         if self.queues.full and self._waiting.free():
             self.queues.open_full()
-            self._wake()
+            self._timers.wake()
 
     def poll(self) -> None:
         """Ask all queues, now and again: a wake-up may have been lost, and nobody else may rescue what is in them."""
@@ -89,14 +76,21 @@ class ClaimPlanner:
         self._reservations.ask_all()
         self._timers.start("poll", POLL, self.poll)
 
-    def shares(self, beside: list[Share]) -> list[Share]:
-        """What to ask of which queue, while `beside` is being asked."""
+    def shares(self, beside: list[Share], most: int) -> list[Share]:
+        """
+        What to ask of which queue.
+
+        Args:
+            beside: what is being asked meanwhile.
+            most: how many more jobs `max_running` of the file lets it claim.
+        """
         begin, more = self._pool.capacity.room()
         begin -= len(self._waiting)
-        most = self._most() - sum(share.want for share in beside)
-        self.free = max(0, min(most, begin - sum(share.free for share in beside)))
-        room = min(most, begin + more - sum(share.want for share in beside))
-        return self.queues.shares(room, self.free, self._rand, {share.queue for share in beside})
+        asked = sum(share.want for share in beside)
+        free = max(0, min(most - asked, begin - sum(share.free for share in beside)))
+        self._reservations.free = free
+        room = min(most, begin + more) - asked
+        return self.queues.shares(room, free, self._rand, {share.queue for share in beside})
 
     def note(self, found: Iterable[tuple[Share, Claim, list[Attempt]]]) -> None:
         """The answers: the jobs wait for a child, and a queue whose next job comes due soon is asked then."""

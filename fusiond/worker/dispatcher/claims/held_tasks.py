@@ -17,9 +17,9 @@ UNLIMITED = 1 << 30
 class HeldTasks:
     """What one dispatcher knows of them."""
 
-    def __init__(self, runs: Callable[[str], int]) -> None:
-        """`runs`: how many jobs of a task can begin here, up to UNLIMITED."""
-        self._runs = runs
+    def __init__(self, most_to_begin: Callable[[str], int]) -> None:
+        """`most_to_begin`: how many jobs of a task can begin here, up to UNLIMITED."""
+        self._most_to_begin = most_to_begin
         #: queue → "<version> <task> …", as Redis has said it
         self._said: dict[str, str] = {}
         #: the same, of the tasks that are here
@@ -30,8 +30,8 @@ class HeldTasks:
         words = self._words.get(queue)
         if words is None:
             version, *tasks = self._said.get(queue, "").split() or [""]
-            runs = ((task, self._runs(task)) for task in tasks)
-            here = [task if most >= UNLIMITED else f"{task}={most}" for task, most in runs if most > 0]
+            begin = ((task, self._most_to_begin(task)) for task in tasks)
+            here = [task if most >= UNLIMITED else f"{task}={most}" for task, most in begin if most > 0]
             words = self._words[queue] = " ".join([version, *here])
         return words
 

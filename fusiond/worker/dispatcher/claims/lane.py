@@ -97,7 +97,7 @@ class Lane:
         """
         self._name, self._broker, self._connection = name, broker, connection
         self._outcomes, self._refusals = outcomes, refusals
-        self._reservations = reservations or Reservations("", lambda: 0)
+        self._reservations = reservations or Reservations("")
         self._held_tasks = held_tasks or HeldTasks(lambda _: UNLIMITED)
         self._mark = mark_of(name.rpartition("/")[2])
         #: monotonic ns of the last request; the same in boot ns
@@ -302,7 +302,7 @@ class Lane:
         boot, now = self.sent_boot, time.monotonic_ns()
         lease = trusted_until(boot)
         attempts = [
-            Attempt(share.queue, id_, nonce, task, args, header, number, crashes, rescues, lease, now, 0, waited)
+            Attempt(share.queue, id_, nonce, task, args, header, number, crashes, rescues, lease, now, waited)
             for id_, task, args, number, crashes, rescues, header, waited in claim.jobs
         ]
         for n, ms in claim.expiring.items():

@@ -12,10 +12,9 @@ dispatcher hands out the jobs that the other one has claimed, so its children al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 
-from fusiond.broker.records import Outcome
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.verbs import Verbs
 from fusiond.worker.dispatcher.claims.held_tasks import HeldTasks
@@ -25,7 +24,6 @@ from fusiond.worker.dispatcher.claims.queue_order import Share
 from fusiond.worker.dispatcher.claims.reservations import Reservations
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes, Refusals
 from fusiond.worker.pool.attempt import Attempt
-from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.runtime.wire import boot_ns
 
 #: s; between two round trips, while children have work, and jobs wait for them here; the same where others may wait for
@@ -42,23 +40,20 @@ class Lanes:
     def __init__(
         self,
         name: str,
-        conf: GroupConfig,
         broker: Verbs,
         connections: tuple[AsyncConnection, AsyncConnection],
-        on_ended: Callable[[Attempt, Outcome], None],
+        outcomes: Outcomes,
         *,
-        on_effects: Callable[[str], None],
         held_tasks: HeldTasks | None = None,
         reservations: Reservations | None = None,
     ) -> None:
-        """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Outcomes has them."""
-        self.outcomes, refusals = Outcomes(conf, on_ended, on_effects), Refusals()
+        """`name`: of the dispatcher; `connections`: one for each lane alone; the others as Lane has them."""
+        self.outcomes, refusals = outcomes, Refusals()
         # Redis keeps one nonce for each name.
         self.first = Lane(
-            name, broker, connections[0], self.outcomes, refusals, held_tasks=held_tasks, reservations=reservations
+            name, broker, connections[0], outcomes, refusals, held_tasks=held_tasks, reservations=reservations
         )
-        self.second = Lane(f"2/{name}", broker, connections[1], self.outcomes, refusals, held_tasks=held_tasks)
-        self._both = (self.first, self.second)
+        self.second = Lane(f"2/{name}", broker, connections[1], outcomes, refusals, held_tasks=held_tasks)
 
     def unsettled(self) -> Iterator[Attempt]:
         """The attempts that have ended, and of which Redis has not confirmed that they are settled."""
@@ -87,8 +82,8 @@ class Lanes:
 
     def ask_lost(self) -> None:
         """Ask lost nodes again."""
-        for lane in self._both:
-            lane.ask_lost()
+        self.first.ask_lost()
+        self.second.ask_lost()
 
     def beside(self, lane: Lane) -> list[Share]:
         """What the other lane claims just now."""

@@ -23,7 +23,6 @@ from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
-from fusiond.program import wait_until_set
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.runtime.wire import boot_ns
 
@@ -77,19 +76,13 @@ class Leases:
 
     async def keep(self) -> None:
         """Renew, again and again, until cancelled."""
-        failures = 0
-        while True:
-            if failures:
-                await self._outage.wait(failures, longest=SHORT_PAUSE)
-            else:
-                await wait_until_set(self._wake, max(0.0, self._all_due - time.monotonic()))
-            self._wake.clear()
-            try:
-                await self._renew_due()
-                failures = 0
-            except BrokerError as error:
-                failures += 1
-                log.debug("leases are not renewed: %s", error)
+        await self._outage.repeat(
+            self._renew_due,
+            self._wake,
+            lambda: max(0.0, self._all_due - time.monotonic()),
+            lambda error: log.debug("leases are not renewed: %s", error),
+            longest=SHORT_PAUSE,
+        )
 
     async def _renew_due(self) -> None:
         """Renew first leases, or all that is held if that is due. Raises BrokerError."""

@@ -27,14 +27,14 @@ from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerError
-from fusiond.program import wait_until_set
+from fusiond.worker.dispatcher.claims.claim_planner import ClaimPlanner
 from fusiond.worker.dispatcher.claims.held_tasks import UNLIMITED, HeldTasks
 from fusiond.worker.dispatcher.claims.leases import LEASE, MARGIN, RENEW, SHORT_PAUSE
-from fusiond.worker.dispatcher.ends.attempt_settler import AttemptSettler
 from fusiond.worker.dispatcher.ends.outcomes import Refusals
 from fusiond.worker.dispatcher.waiting import Waiting
 from fusiond.worker.pool.attempt import Attempt
 from fusiond.worker.pool.group_config import GroupConfig
+from fusiond.worker.pool.pool import Pool
 from fusiond.worker.runtime.wire import boot_ns
 
 log = logging.getLogger(__name__)
@@ -58,13 +58,10 @@ class PoolSlots:
         connection: AsyncConnection,
         outage: Outage,
         *,
+        pool: Pool,
         waiting: Waiting,
-        settler: AttemptSettler,
-        held_tasks: HeldTasks,
-        here: Callable[[], Iterable[Attempt]],
-        loads: Callable[[str], bool],
-        begins: Callable[[], bool],
-        may_have_jobs: Callable[[], bool],
+        planner: ClaimPlanner,
+        claims: Callable[[], bool],
         on_change: Callable[[Iterable[str]], None],
     ) -> None:
         """
@@ -76,19 +73,17 @@ class PoolSlots:
             broker: gives the verb.
             connection: for nothing else.
             outage: how long to wait while Redis is away.
-            waiting: has the jobs that need slots.
-            settler: gives back those that get none.
-            held_tasks: knows of which tasks jobs are held.
-            here: the attempts that wait or run here.
-            loads: whether a task can run here.
-            begins: whether a job that is claimed now could begin.
-            may_have_jobs: whether any of the group's queues is not known to be empty.
+            pool: whose children run jobs.
+            waiting: has the jobs that need slots, and gives back those that get none.
+            planner: knows which queues may have jobs.
+            claims: whether the dispatcher claims jobs just now.
             on_change: called when there is more or less room than before, with the queues to ask.
         """
         self._name, self._conf, self._broker, self._connection, self._outage = name, conf, broker, connection, outage
-        self._waiting, self._settler, self._held_tasks = waiting, settler, held_tasks
-        self._here, self._loads, self._begins, self._on_change = here, loads, begins, on_change
-        self._may_have_jobs = may_have_jobs
+        self._pool, self._waiting, self._planner = pool, waiting, planner
+        self._claims, self._on_change = claims, on_change
+        #: which held jobs can begin here
+        self.held_tasks = HeldTasks(self.most_to_begin)
         self._wake, self._refusals = asyncio.Event(), Refusals()
         #: attempts that hold slots, or for which some may have been taken → their needs
         self._taken: dict[Attempt, str] = {}
@@ -113,8 +108,10 @@ class PoolSlots:
         if self._taken or self._waiting.for_slots:
             self._wake.set()
 
-    def room(self, task: str) -> int:
-        """How many jobs of the task may be claimed; UNLIMITED: nothing is known that refuses them."""
+    def most_to_begin(self, task: str) -> int:
+        """How many jobs of the task can begin here; UNLIMITED: nothing is known that refuses them."""
+        if not self._pool.loads(task):
+            return 0
         if task not in self._room:
             return UNLIMITED
         asked = sum(attempt.task == task.encode() for attempt in self._waiting.for_slots)
@@ -126,21 +123,13 @@ class PoolSlots:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        failures = 0
-        while True:
-            if failures:
-                await self._outage.wait(failures, longest=SHORT_PAUSE)
-            else:
-                await wait_until_set(self._wake, self._pause())
-            self._wake.clear()
-            try:
-                await self._run_once()
-                failures = 0
-            except BrokerError as error:
-                failures, self._renew_at = failures + 1, 0.0
-                self._refusals.log(f"pools cannot be asked; jobs that need them wait: {error}")
-                # as if they were full: nothing waits here meanwhile
-                self._note(dict.fromkeys(self._waiting.for_slots, ALL_JOBS if ALL_JOBS in self._pools else "all"), 0)
+        await self._outage.repeat(self._run_once, self._wake, self._pause, self._on_failure, longest=SHORT_PAUSE)
+
+    def _on_failure(self, error: BrokerError) -> None:
+        self._renew_at = 0.0
+        self._refusals.log(f"pools cannot be asked; jobs that need them wait: {error}")
+        # as if they were full: nothing waits here meanwhile
+        self._note(dict.fromkeys(self._waiting.for_slots, ALL_JOBS if ALL_JOBS in self._pools else "all"), 0)
 
     async def end(self) -> None:
         """Free what is held, if Redis answers soon."""
@@ -159,7 +148,7 @@ class PoolSlots:
 
     async def _run_once(self) -> None:
         """One request, if there is anything to ask. Raises BrokerError."""
-        here, now, boot = {*self._here()}, time.monotonic(), boot_ns()
+        here, now, boot = {*self._waiting, *self._pool.attempts()}, time.monotonic(), boot_ns()
         gone = [attempt for attempt in self._taken if attempt not in here]
         renewed = [each for each in self._taken if each in here and each.slots_until > boot and now >= self._renew_at]
         asked, is_look_due = [*self._waiting.for_slots], now >= self._look_at
@@ -177,9 +166,9 @@ class PoolSlots:
             for attempt in some
         ]
         # Only right behind the question: a task that has no job any more must not wait.
-        begins = is_look_due and self._begins()
-        waits = {task: begins and (task != ALL_JOBS or self._may_have_jobs()) for task in tasks}
-        actions += [PoolAction("look" if waits[task] else "peek", b"", self._needs(task)) for task in tasks]
+        begins = is_look_due and self._claims() and self._waiting.free() > 0
+        waits = {task: begins and (task != ALL_JOBS or bool(self._planner.queues.may_have_jobs)) for task in tasks}
+        actions += [PoolAction("wait" if waits[task] else "count", b"", self._needs(task)) for task in tasks]
         pools = self._pools
         replies = await self._connection.run(self._broker.pools(pools, round(KEPT * 1000), actions))
         until = boot + int((KEPT - MARGIN) * 1e9)
@@ -211,13 +200,12 @@ class PoolSlots:
         A task keeps others from its pools while it waits. So one that is suspended, or has no job any more, must not.
         """
         tasks = self._conf.config.tasks
-        here = {task for task in self._held_tasks.listed() if task in tasks and tasks[task].pools and self._loads(task)}
-        queues = sorted({queue for task in here for queue in self._held_tasks.queues_of(task)})
+        here = {
+            task for task in self.held_tasks.listed() if task in tasks and tasks[task].pools and self._pool.loads(task)
+        }
+        queues = sorted({queue for task in here for queue in self.held_tasks.queues_of(task)})
         found = await self._connection.run_many([self._broker.counts(queue) for queue in queues])
-        open_ = [
-            each for each in found
-            if isinstance(each, Counts) and not (each.suspended_by_operator or each.suspended_by_file)
-        ]  # fmt: skip
+        open_ = [each for each in found if isinstance(each, Counts) and not each.is_suspended]
         self._held = {held.task for each in open_ for held in each.held_tasks if held.jobs and not held.what} & here
         self._room = {task: room for task, room in self._room.items() if task in self._held or task == ALL_JOBS}
 
@@ -229,8 +217,7 @@ class PoolSlots:
                 self._room[name] = 0
                 if name != ALL_JOBS:
                     self._held.add(name)
-            if self._waiting.note_slots(attempt, 0 if pool else until) and pool:
-                self._settler.on_full(attempt, held=pool != ALL_JOBS)
+            self._waiting.note_slots(attempt, 0 if pool else until, held=pool != ALL_JOBS)
         if full:
             self._on_change({attempt.queue for attempt, pool in full.items() if pool})
 
@@ -243,4 +230,4 @@ class PoolSlots:
             # It bounds nothing here, so it is not looked at until it refuses a job.
             del self._room[ALL_JOBS]
         if changed:
-            self._on_change({queue for task in more for queue in self._held_tasks.queues_of(task)})
+            self._on_change({queue for task in more for queue in self.held_tasks.queues_of(task)})

@@ -13,7 +13,7 @@ enqueue that finds it claims its job under that token, and the message that wake
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fusiond.broker.records import GivenJob
@@ -34,9 +34,11 @@ class Question(NamedTuple):
 class Reservations:
     """The reservations of one dispatcher."""
 
-    def __init__(self, mark: str, free: Callable[[], int]) -> None:
-        """`mark`: the first letters of its tokens; `free`: how many children could begin a job."""
-        self._mark, self._free = mark, free
+    def __init__(self, mark: str) -> None:
+        """`mark`: the first letters of its tokens."""
+        self._mark = mark
+        #: children that could begin a job, as of the last claim
+        self.free = 0
         #: queue → token → boot ns before its claim was sent, of those of which nothing was heard; the oldest first
         self._tokens: dict[str, dict[str, int]] = {}
         #: queues that may have one of them
@@ -47,7 +49,7 @@ class Reservations:
     def reserve(self, queue: str) -> str:
         """A token to be left in the queue; empty: none, there are as many as free children."""
         self._reserved.discard(queue)
-        if len(self._reserved) >= self._free():
+        if len(self._reserved) >= self.free:
             return ""
         self._reserved.add(queue)
         token = new_token(self._mark)

@@ -22,7 +22,7 @@ from fusiond.worker.dispatcher.ends import verdicts
 from fusiond.worker.dispatcher.ends.job_log import JobLog
 from fusiond.worker.dispatcher.ends.outcomes import Outcomes
 from fusiond.worker.pool.attempt import Attempt, KillReason
-from fusiond.worker.pool.call_options import NO_CALL_OPTIONS, CallOptions, call_options
+from fusiond.worker.pool.call_options import NO_CALL_OPTIONS, call_options
 from fusiond.worker.pool.group_config import GroupConfig
 from fusiond.worker.pool.pool_reports import Problems
 from fusiond.worker.runtime.wire import STOPPED, UNLOADED, OutcomeMessage, boot_ns
@@ -64,23 +64,20 @@ class AttemptSettler:
         task, policy = self._policy(attempt)
         if message.kind == STOPPED:
             # Its child, which runs other jobs too, was asked to end it: it was canceled, or its lease is over.
-            self._on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
+            self.on_cut_off(attempt, KillReason.LOST, 0, "it was stopped")
             return
         outcome = verdicts.outcome_of_run(attempt, message, task, policy, self._rand)
         outcome = verdicts.in_time(attempt, outcome, task, boot_ns())
         if outcome.kind == "finished":
-            self._job_log.finished(attempt, message.duration)
+            self._job_log.finished(attempt)
             if self._conf.config.events:
                 outcome = verdicts.with_event_fields(attempt, outcome, time.monotonic_ns())
             self._outcomes.add(attempt, outcome)
         else:
             self._end(attempt, outcome)
 
-    def on_killed(self, attempt: Attempt, reason: KillReason | None, status: int) -> None:
-        """Its child died in the middle of it."""
-        self._on_cut_off(attempt, reason, status, "its child was killed")
-
-    def _on_cut_off(self, attempt: Attempt, reason: KillReason | None, status: int, how: str) -> None:
+    def on_cut_off(self, attempt: Attempt, reason: KillReason | None, status: int, how: str) -> None:
+        """Its child died in the middle of it, or has stopped it; `how`, for the log."""
         task, policy = self._policy(attempt)
         outcome = verdicts.killed(attempt, reason, status, task, policy, rand=self._rand)
         if outcome is None:
@@ -142,17 +139,14 @@ class AttemptSettler:
             outcome = verdicts.with_event_fields(attempt, outcome, now)
         self._outcomes.add(attempt, outcome)
 
-    def _by_call(self, attempt: Attempt, task: Task, policy: RetryPolicy, own: CallOptions) -> tuple[Task, RetryPolicy]:
-        """The same with the options of the job's call."""
-        named = self._conf.config.retry_policies
-        if own.retry is not None and own.retry not in named:
-            message = "its call names retry policy %r, which this file does not have; that of its task holds"
-            log.warning(message, own.retry, extra=self._job_log.fields(attempt))
-        return own.applied(task, policy, named)
-
     def _policy(self, attempt: Attempt) -> tuple[Task, RetryPolicy]:
+        """What the file and the job's call say of the attempt's end."""
         task, policy = self._conf.task(attempt.task)
         own = call_options(attempt.header)
         if own is not NO_CALL_OPTIONS:
-            task, policy = self._by_call(attempt, task, policy, own)
+            named = self._conf.config.retry_policies
+            if own.retry is not None and own.retry not in named:
+                message = "its call names retry policy %r, which this file does not have; that of its task holds"
+                log.warning(message, own.retry, extra=self._job_log.fields(attempt))
+            task, policy = own.applied(task, policy, named)
         return task, RETRY_POLICIES["none"] if attempt.once else policy

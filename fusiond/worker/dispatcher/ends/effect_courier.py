@@ -11,6 +11,7 @@ sweeps of all daemons deliver it, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from fusiond.broker.redis.connection import AsyncConnection
 from fusiond.broker.redis.outage import Outage
@@ -39,25 +40,14 @@ class EffectCourier:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        failures = 0
-        while True:
-            await self._noted.wait()
-            self._noted.clear()
-            try:
-                await self._deliver()
-                failures = 0
-            except BrokerUnavailable:
-                failures += 1
-                self._noted.set()
-                await self._outage.wait(failures)
+        # The lanes log that Redis is away.
+        await self._outage.repeat(self._deliver, self._noted, lambda: float("inf"), lambda _: None)
 
     async def end(self) -> None:
         """Deliver what is noted, if Redis answers soon."""
-        try:
+        with contextlib.suppress(BrokerUnavailable, TimeoutError):
             async with asyncio.timeout(_LAST):
                 await self._deliver()
-        except (BrokerUnavailable, TimeoutError):
-            return
 
     async def _deliver(self) -> None:
         """Raises BrokerUnavailable; the queue stays noted then."""

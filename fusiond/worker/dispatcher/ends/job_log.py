@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import socket
-import time
 from typing import Any
 
 from fusiond import logs
@@ -48,8 +47,8 @@ class JobLog:
             "log_tag": attempt.log_tag or None,
         }
 
-    def finished(self, attempt: Attempt, duration: float) -> None:
-        """The job succeeded after `duration` seconds. Called for each job, so what is not written must cost nothing."""
+    def finished(self, attempt: Attempt) -> None:
+        """The job succeeded. This is called for each job, so what is not written must cost nothing."""
         if not self._conf.config.logging.jobs:
             return
         if not self._left:
@@ -58,13 +57,13 @@ class JobLog:
         self._left -= 1
         if self._timer is None:
             self._timer = self._loop.call_later(1.0, self.count)
-        log.info("finished", extra=self._end_fields(attempt, "finished", duration))
+        log.info("finished", extra=self._end_fields(attempt, "finished"))
 
     def ended(self, attempt: Attempt, outcome: Outcome) -> None:
         """The attempt failed, whether another follows or not, or its job was canceled."""
         if outcome.kind == "canceled":
             if self._conf.config.logging.jobs:
-                log.info("canceled", extra=self._end_fields(attempt, "canceled", attempt.ran))
+                log.info("canceled", extra=self._end_fields(attempt, "canceled"))
             return
         level = {"retry": logging.WARNING, "snoozed": logging.INFO}.get(outcome.kind, logging.ERROR)
         if log.isEnabledFor(level):
@@ -72,7 +71,7 @@ class JobLog:
             what = error["type"] or error["code"]
             again = {"retry": "tried again in", "snoozed": "snoozed for"}.get(outcome.kind)
             then = f"{again} {outcome.ms / 1000:g} s" if again else outcome.kind
-            fields = self._end_fields(attempt, outcome.kind, attempt.ran)
+            fields = self._end_fields(attempt, outcome.kind)
             found = owner_of(self._conf.owners, attempt.queue, fields["task"], attempt.name)
             fields |= {name: value or None for name, value in found._asdict().items()}
             fields[logs.EXCEPTION] = error["traceback"] or None
@@ -86,14 +85,13 @@ class JobLog:
             log.info("more jobs finished in this second, without a line of their own", extra={"finished": self._more})
         self._left, self._more, self._timer = MOST, 0, None
 
-    def _end_fields(self, attempt: Attempt, outcome: str, duration: float | None) -> dict[str, Any]:
-        """The fields of an attempt's last line; `wait` is from when its job became ready until it began, in seconds."""
-        here = (time.monotonic_ns() - attempt.claimed) / 1e9
+    def _end_fields(self, attempt: Attempt, outcome: str) -> dict[str, Any]:
+        """The fields of an attempt's last line, times in seconds."""
         return {
             **self.fields(attempt),
             "outcome": outcome,
-            "wait": round(max(0.0, attempt.waited_ms / 1000 + here - (duration or 0.0)), 3),
-            "duration": None if duration is None else round(duration, 3),
+            "wait": round(attempt.waited_until_begun(), 3),
+            "duration": None if attempt.ran is None else round(attempt.ran, 3),
             "host": self._host,
         }
 

@@ -66,8 +66,7 @@ class Outcomes:
     def add(self, attempt: Attempt, outcome: Outcome) -> None:
         """Settle the attempt with the next round trip."""
         if self._conf.config.counts_jobs:
-            here = (time.monotonic_ns() - attempt.claimed) / 1e9
-            attempt.waited = max(0.0, attempt.waited_ms / 1000 + here - (attempt.ran or 0.0))
+            attempt.waited = attempt.waited_until_begun()
         self._ended.setdefault(attempt.queue, []).append((attempt, outcome))
 
     def __len__(self) -> int:

@@ -105,7 +105,7 @@ def test_each_lane_has_what_it_claimed_whose_reply_was_lost(broker_settings, tmp
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
-            lanes = Lanes("host.1", CONF, broker, (Deaf(one), Deaf(other)), pytest.fail, on_effects=pytest.fail)
+            lanes = Lanes("host.1", broker, (Deaf(one), Deaf(other)), Outcomes(CONF, pytest.fail, pytest.fail))
             for lane in (lanes.first, lanes.second):
                 with pytest.raises(BrokerUnavailable):
                     await lane.settle_and_claim([Share("a", 2)])
@@ -124,7 +124,7 @@ def test_a_lane_settles_what_the_other_one_claimed(broker_settings, tmp_path, br
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
-            lanes = Lanes("host.1", CONF, broker, (one, Deaf(other)), pytest.fail, on_effects=pytest.fail)
+            lanes = Lanes("host.1", broker, (one, Deaf(other)), Outcomes(CONF, pytest.fail, pytest.fail))
             [claimed], _ = await lanes.first.settle_and_claim([Share("a", 1)])
             [attempt] = claimed.attempts
             lanes.outcomes.add(attempt, finished(attempt))
@@ -148,7 +148,7 @@ def test_what_a_lost_node_owes_one_lane_that_lane_asks_for(broker_settings, tmp_
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
-            lanes = Lanes("host.1", CONF, broker, (one, lossy := Lossy(other)), pytest.fail, on_effects=pytest.fail)
+            lanes = Lanes("host.1", broker, (one, lossy := Lossy(other)), Outcomes(CONF, pytest.fail, pytest.fail))
             [claimed], _ = await lanes.first.settle_and_claim([Share("a", 1)])
             lanes.outcomes.add(claimed.attempts[0], finished(claimed.attempts[0]))
             lossy.lose = 0

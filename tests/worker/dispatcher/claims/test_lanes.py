@@ -8,6 +8,7 @@ from fusiond.broker.records import NewJob, Outcome
 from fusiond.broker.redis.connection import connect_async
 from fusiond.worker.dispatcher.claims.lanes import _WORTH, Lanes
 from fusiond.worker.dispatcher.claims.queue_order import Share
+from fusiond.worker.dispatcher.ends.outcomes import Outcomes
 from tests.worker.dispatcher.claims.test_lane import CONF
 from tests.worker.dispatcher.test_loop import Held
 
@@ -17,7 +18,7 @@ def test_the_second_lane_begins_beside_the_first_one_where_much_has_ended(broker
 
     async def story():
         async with connect_async(broker_settings, tmp_path) as one, connect_async(broker_settings, tmp_path) as other:
-            lanes = Lanes("host.1", CONF, broker, (held := Held(one), other), pytest.fail, on_effects=pytest.fail)
+            lanes = Lanes("host.1", broker, (held := Held(one), other), Outcomes(CONF, pytest.fail, pytest.fail))
             [claimed], _ = await lanes.first.settle_and_claim([Share("a", _WORTH + 1)])
             held.gate.clear()
             *most, last, spare = claimed.attempts

@@ -10,7 +10,8 @@ from fusiond.worker.runtime.wire import boot_ns
 
 def reserved(free=1):
     """Reservations with a token in queue q."""
-    found = Reservations("mark", lambda: free)
+    found = Reservations("mark")
+    found.free = free
     return found, found.reserve("q")
 
 

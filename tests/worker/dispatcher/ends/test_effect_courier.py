@@ -2,12 +2,13 @@
 
 import asyncio
 
+from fusiond.broker.redis.outage import Outage
 from fusiond.broker.verbs import Verbs
 from fusiond.errors import BrokerUnavailable
 from fusiond.worker.dispatcher.ends.effect_courier import EffectCourier
 
 
-class Road:
+class Road(Outage):
     """A connection, and an outage that is over at once: counts the deliveries, in each of which something happens."""
 
     def __init__(self, *meanwhile) -> None:
@@ -18,7 +19,7 @@ class Road:
         if self.meanwhile:
             self.meanwhile.pop(0)()
 
-    async def wait(self, _failures) -> None:
+    async def wait(self, *_, **__) -> None:
         """Redis is there again."""
 
 
