@@ -65,7 +65,7 @@ NAMES: Final = {
     "fusiond_outbox_last_report_timestamp_seconds": "When a daemon last said how an outbox stands; 0: never.",
     "fusiond_pool_slots": "Slots of a pool, as the file says that was published last.",
     "fusiond_pool_held_slots": "Slots of a pool that jobs hold.",
-    "fusiond_pool_oldest_wait_seconds": "For how long a task has waited for a pool and got nothing of it.",
+    "fusiond_pool_oldest_wait_seconds": "For how long the task that has waited longest has got no slot of a pool.",
     "fusiond_queue_info": "Who answers for a queue; always 1.",
     "fusiond_cron_info": "Who answers for a cron entry; always 1.",
     "fusiond_job_info": "Who answers for the jobs of a task in a queue; always 1.",

@@ -26,7 +26,8 @@ from tests.support.standins import worker_tasks
 #: s in which no more jobs end; what a dispatcher held that was killed is free sooner
 PEACE = 30.0
 JOBS, SLOTS, MOST = 120, 3, 5
-#: s; a job that needs all slots has ended by then: LATE, a look of each second, what runs, a crash or two
+#: s; a job that needs all slots has ended by then: after LATE, the dispatcher's next question to the pool, the end of
+#: what runs, and a crash or two
 ENDED = 20.0
 #: s; the bound of the copy, 30 as shipped
 LATE = 2.0

@@ -101,9 +101,9 @@ class Outage:
         Do something in Redis again and again, until cancelled.
 
         Args:
-            work: what is done; it raises BrokerError where it fails, and then it is done again after `wait`.
-            wake: is set when it is to be done at once; cleared here.
-            rest: seconds until it is done anyway.
+            work: what is done. If it raises BrokerError, it is done again after `wait`.
+            wake: set by others, to have it done at once; cleared here.
+            rest: returns the seconds after which it is done without `wake`, too.
             on_failure: called with each failure.
             longest: as of `wait`.
         """
