@@ -324,9 +324,9 @@ BUGS = {
                 "        self._report()\n" + _RUN,
             ),
             Edit(
-                "worker/runtime/one_job_child.py", _RUN,
-                "        finished = wire.one_outcome_frame(b'null', job[0], wire.FINISHED, 0, 0.0, -1.0, 0)\n"
-                "        run.write_all(fd, finished)\n" + _RUN,
+                "worker/runtime/one_job_child.py", f"    {_RUN}",
+                "            finished = wire.one_outcome_frame(b'null', job[0], wire.FINISHED, 0, 0.0, -1.0, 0)\n"
+                f"            run.write_all(fd, finished)\n    {_RUN}",
             ),
         ],
     ),

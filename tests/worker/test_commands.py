@@ -260,6 +260,32 @@ def test_no_stop_during_the_start_leaves_a_program_behind(place, group):
     until(lambda: not any(b"sleep\0" in command(pid) for pid in place.processes()), place.logs)
 
 
+def test_programs_that_leave_nothing_take_turns_in_a_child_and_functions_do_not(place):
+    """With `isolation: fork`: a function has a child that has run no other function."""
+    tasks = {**sh("echo $PPID", result="stdout")["tasks"], "pid": {"run": "os.getpid"}}
+    # One child that runs a job, and one that stands ready.
+    place.start(processes=1, isolation="fork", tasks=tasks)
+    first = {int(place.result(place.enqueue("work"))) for _ in range(8)}
+    assert len(first) <= 2
+    functions = [place.result(place.enqueue("pid")) for _ in range(4)]
+    assert len({*functions}) == 4
+    assert {*functions} & first, "the child of a program may run a function next"
+    assert int(place.result(place.enqueue("work"))) not in functions
+
+
+@pytest.mark.parametrize(
+    "script", ["setsid sleep 1000 & echo $!", "dd if=/dev/zero of=/dev/null bs=64M count=1; echo 0"]
+)
+def test_a_program_that_leaves_something_has_had_its_child_for_itself(place, script):
+    """Its processes are killed when the job ends; its memory would be taken for that of the next job."""
+    place.start(processes=1, isolation="fork", **sh(script + "; echo $PPID", result="stdout"))
+    results = [place.result(place.enqueue("work")).split() for _ in range(4)]
+    assert len({child for _, child in results}) == 4
+    for left, child in results:
+        until(lambda left=left: left == "0" or not alive(int(left)), place.logs)
+        until(lambda child=child: not alive(int(child)), place.logs)
+
+
 @EACH
 def test_a_process_that_writes_on_does_not_hold_the_job(place, group):
     """It is killed once the program has ended, before the last of the output is read."""

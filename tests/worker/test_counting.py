@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from fusiond.config.model.commands import Parameter
+
 
 def test_what_becomes_of_jobs_is_counted_once_the_file_says_so(place):
     """It takes the key in place, and counts by the tasks of its file, with the times that their jobs took."""
@@ -49,3 +51,28 @@ def test_what_an_attempt_used_is_known_of_one_that_was_killed(place):
     assert past.ran_with == killed.ran_with
     assert past.ran_with.cpu_seconds is not None
     assert 0 < past.ran_with.peak_memory < grown.ran_with.peak_memory
+
+
+def test_each_program_of_a_child_has_used_what_it_has_used(place):
+    """Also one that is killed: then the kernel tells what its child has used for all of its programs."""
+    burn = "i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done"
+    script = f'case $1 in burn) {burn};; esac; echo $PPID >> "$2"; case $1 in wait) sleep 1000;; esac'
+    rules = dict.fromkeys(["what", "path"], Parameter(pattern=".*"))
+    task = {"run": "", "command": ("sh", "-c", script, "sh", "$(what)", "$(path)"), "parameters": rules}
+    place.start(processes=1, isolation="fork", tasks={"work": task})
+
+    def run(what):
+        """What the job has used, and the child that it has run in."""
+        path = place.path()
+        id_ = place.enqueue("work", what=what, path=path)
+        [child] = place.until_lines(path)
+        if what == "wait":
+            place.cancel(id_)
+        return place.until(id_).ran_with, child
+
+    burnt, child = run("burn")
+    # Another child stands ready, which may get a job instead.
+    for what in ("idle", "wait"):
+        used = next(used for used, where in (run(what) for _ in range(20)) if where == child)
+        assert used.cpu_seconds < burnt.cpu_seconds / 2
+        assert used.peak_memory

@@ -1,9 +1,9 @@
 """
 When a dispatcher reads what its children have sent: as soon as they send it, or later, where that saves time.
 
-A child that has one job dies right after its outcome. While other jobs wait for a child, the dispatcher can do nothing
-with the outcome before: the slot is free once the child is dead, and the next round trip settles the outcome. To read
-it with the report of the death saves one of two wake-ups for each job.
+A child that runs a function as its one job dies right after the outcome. While other jobs wait for a child, the
+dispatcher can do nothing with the outcome before: the slot is free once the child is dead, and the next round trip
+settles the outcome. To read it with the report of the death saves one of two wake-ups for each job.
 
 Knows sockets only. children.py says what an outcome means.
 """
@@ -18,8 +18,9 @@ from fusiond.worker.pool.slots import ChildHandle
 
 #: s; what a child has sent is read by then, though the child has not died
 _LATEST = 0.02
-#: s; children are read at once for so long after an outcome that came in parts: others will be as large
-_IN_PARTS = 1.0
+#: s; children are read at once for so long after an outcome that came in parts, or whose child takes another job:
+#: others will be like it
+_SOON = 1.0
 
 
 class ChildReader:
@@ -40,7 +41,7 @@ class ChildReader:
         self._epoll = select.epoll()
         self._loop.add_reader(self._epoll.fileno(), self._read_all)
         self._children: dict[int, ChildHandle] = {}
-        self._reads_at_once, self._in_parts_until = True, 0.0
+        self._reads_at_once, self._soon_until = True, 0.0
         #: when it will read at once again; None: it does
         self._again: asyncio.TimerHandle | None = None
 
@@ -63,7 +64,7 @@ class ChildReader:
 
     def read_at_once(self, *, on: bool) -> None:
         """Read what children send as soon as they send it; off: when `poll` is called, or after _LATEST seconds."""
-        on = on or not self._may_wait or self._loop.time() < self._in_parts_until
+        on = on or not self._may_wait or self._loop.time() < self._soon_until
         if on == self._reads_at_once or self.closed:
             return
         self._reads_at_once = on
@@ -76,9 +77,9 @@ class ChildReader:
         # By a timer of its own: the dispatcher may be waiting for an answer of Redis.
         self._again = None if on else self._loop.call_later(_LATEST, self._resume)
 
-    def expect_parts(self) -> None:
-        """An outcome has come in part: its child cannot send the rest, and die, before the first part is read."""
-        self._in_parts_until = self._loop.time() + _IN_PARTS
+    def read_soon(self) -> None:
+        """Outcomes are followed by no death just now: they come in parts, or their children take other jobs."""
+        self._soon_until = self._loop.time() + _SOON
         self.read_at_once(on=True)
 
     def poll(self) -> None:

@@ -27,7 +27,9 @@ MAX_FAILURE = 2000
 class ChildSocket:
     """The socket of one child, from its fork to its end."""
 
-    __slots__ = ("_received", "_sock", "_unsent", "closed", "ending", "failure", "reports", "silent", "started")
+    __slots__ = (
+        "_received", "_sock", "_unsent", "closed", "ending", "failure", "reports", "silent", "started", "takes_another"
+    )  # fmt: skip
 
     def __init__(self, sock: _socket.socket) -> None:
         self._sock = sock
@@ -36,8 +38,8 @@ class ChildSocket:
         self.closed = False
         #: nothing more was there to be received
         self.silent = False
-        #: the child has said that its `on_start` has ended; that it begins no more jobs
-        self.started = self.ending = False
+        #: the child has said that its `on_start` has ended; that it begins no more jobs; that it takes another one
+        self.started = self.ending = self.takes_another = False
         #: how far jobs were at their end, as the frames say that were read last
         self.reports: list[wire.JobReport] = []
         #: why its `on_start` has failed, as it says; "" if it has not
@@ -113,6 +115,8 @@ class ChildSocket:
                     self.started = not self.failure
                 elif kind == wire.ENDING:
                     self.ending = True
+                elif kind == wire.ANOTHER:
+                    self.takes_another = True
                 else:
                     raise wire.WireError("a child may send outcomes only")
         finally:

@@ -247,8 +247,8 @@ class Children:
             child.slot.output.drain()
         if outcomes:
             self._take(child, outcomes)
-        if child.socket.is_halfway:
-            self.reader.expect_parts()
+        if child.socket.is_halfway or not child.handed:
+            self.reader.read_soon()
         if child.broken:
             self.kill_hostile(child)
         # A dead one is replaced in any case.
@@ -283,7 +283,7 @@ class Children:
         self.ahead.note(len(outcomes))
         returned = []
         for outcome in outcomes:
-            attempt = child.end(outcome.serial)
+            attempt = child.end(outcome)
             if child.broken:
                 break
             if attempt is None:
@@ -349,7 +349,7 @@ class Children:
         reason = child.kill.reason if child.kill else None
         if used and slot.kind.one_job:
             for attempt in child.outstanding.values():
-                attempt.cpu, attempt.peak = used
+                attempt.cpu, attempt.peak = max(0.0, used[0] - child.cpu), used[1]
         # Nearly every child has reported the end of each of its jobs by then.
         ran = bool(child.outstanding) and self._judge_jobs(child, reason, status)
         slot.failed_starts = 0 if status == 0 or reason or ran else slot.failed_starts + 1

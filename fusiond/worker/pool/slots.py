@@ -46,7 +46,7 @@ _SLOW = 13_000_000_000
 class ChildKind:
     """How each child of a group runs its jobs."""
 
-    #: one job in its whole life
+    #: one job in its whole life, but for programs that leave nothing behind
     one_job: bool
     #: many at once, in threads or in an event loop
     is_concurrent: bool
@@ -171,8 +171,10 @@ class ChildHandle:
     outstanding: dict[int, Attempt] = field(default_factory=dict)
     #: serials that were taken back, and of which it has not reported yet that it has passed over them
     taken_back: set[int] = field(default_factory=set)
-    #: boot ns by when it must have begun the job handed out last; 0: it was handed nothing yet
+    #: boot ns by when it must have begun the job handed out last; 0: it was handed nothing yet, or takes another job
     handed: int = 0
+    #: CPU seconds of the jobs that it has ended
+    cpu: float = 0.0
     kill: Kill | None = None
     #: how it broke the protocol, on the socket or on the page
     broken: str = ""
@@ -196,7 +198,7 @@ class ChildHandle:
 
     @property
     def spent(self) -> bool:
-        """It has had its one job, and must end: the next job gets a new process."""
+        """It has had its job, and must end: the next job gets a new process."""
         return self.slot.kind.one_job and self.handed > 0 and not self.outstanding and self.kill is None
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
@@ -243,18 +245,22 @@ class ChildHandle:
         if attempt := self.outstanding.get(report.serial):
             attempt.report = report
 
-    def end(self, serial: int) -> Attempt | None:
+    def end(self, outcome: wire.OutcomeMessage) -> Attempt | None:
         """
         Remove and return the attempt whose end the child has reported; None: it was taken back before.
 
         A child sends one outcome for each job that it was handed.
         """
+        serial = outcome.serial
         attempt = self.outstanding.pop(serial, None)
         if attempt is None and serial not in self.taken_back:
             self.broken = "an outcome is of no job that this child was handed, or a second one"
             return None
         self.taken_back.discard(serial)
         self._begun, self.idle_since = max(self._begun, serial), 0
+        self.cpu += max(0.0, outcome.cpu)
+        if self.socket.takes_another:
+            self.handed, self.socket.takes_another = 0, False
         return attempt
 
     def stop(self, running: Running) -> None:

@@ -1,6 +1,8 @@
 """
 A one-job child: wait for one job, run it, say how it ended, end.
 
+A program that has succeeded leaves nothing in the child that waited for it. Such a child takes another job.
+
 Its way to the job's function is short on purpose; see run.py for what a function more would cost each job.
 
 Standard library only, CPython 3.9 and later: it runs under the application's own interpreter.
@@ -22,12 +24,13 @@ from . import run, task, task_errors, tasklog, usage, wire
 # Kept from before a task's module may replace them; and each look-up of a name in a module would have pages copied in
 # each child.
 _read, _close, _getpid, _putenv, _setitimer = posix.read, posix.close, posix.getpid, posix.putenv, _signal.setitimer
-_used = usage.used
+_used, _own, _below = usage.used, usage.own, usage.below
 _monotonic_ns, _monotonic, _ITIMER_REAL = time.monotonic_ns, time.monotonic, _signal.ITIMER_REAL
 #: what os.environ and os.environb keep their variables in: to set one by them takes four functions more
 _variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
+_ANOTHER = wire.frame(wire.ANOTHER, b"")
 
 
 class OneJobChild:
@@ -46,7 +49,7 @@ class OneJobChild:
 
     def serve(self, fd: int, out: int) -> None:
         """
-        Run one job; return when it has ended, or the dispatcher has closed the socket.
+        Run one job, or programs and then one job; return when it has ended, or the dispatcher has closed the socket.
 
         Args:
             fd: the socket that the job comes on.
@@ -55,20 +58,25 @@ class OneJobChild:
         _close(out)
         run.serving, self.pid = self, _getpid()
         self.page.words[2] = self.pid  # no property: each call costs copies of pages here
-        try:
-            received = _read(fd, _MOST)
-        except BlockingIOError:
-            received = self._make_ready(fd)
-        job = wire.read_one_job(received) or self._receive(fd, received)
-        if job is None:
-            return
-        began = _monotonic_ns()
-        if not self.page.begin(job[0], began):
-            run.write_all(fd, wire.one_outcome_frame(b"", job[0], wire.RETURNED, False, 0.0, -1.0, 0))
-            return
-        kind, retry, payload = run.run(self, self._tasks, job)
-        outcome = wire.one_outcome_frame(payload, job[0], kind, retry, (_monotonic_ns() - began) / 1e9, *_used())
-        run.write_all(fd, self.told + outcome)
+        another, before = True, 0.0
+        while another:
+            try:
+                received = _read(fd, _MOST)
+            except BlockingIOError:
+                received = self._make_ready(fd)
+            job = wire.read_one_job(received) or self._receive(fd, received)
+            if job is None:
+                return
+            began = _monotonic_ns()
+            if not self.page.begin(job[0], began):
+                run.write_all(fd, wire.one_outcome_frame(b"", job[0], wire.RETURNED, False, 0.0, -1.0, 0))
+                return
+            kind, retry, payload = run.run(self, self._tasks, job)
+            ran, (cpu, peak) = (_monotonic_ns() - began) / 1e9, _used()
+            another = job[3] in self._tasks.commands and kind == wire.FINISHED and _is_as_forked()
+            outcome = wire.one_outcome_frame(payload, job[0], kind, retry, ran, cpu - before, peak)
+            run.write_all(fd, self.told + (_ANOTHER if another else b"") + outcome)
+            self.told, before = b"", cpu
 
     def _make_ready(self, fd: int) -> bytes:
         """No job yet: have the pages copied now for which it would have to wait, 0.25 ms, and wait on."""
@@ -120,6 +128,15 @@ class OneJobChild:
             self._deadline = None
             raise task_errors.SoftTimeout
         _setitimer(_ITIMER_REAL, left)
+
+
+def _is_as_forked() -> bool:
+    """Whether no process is left below this one, and what it tells of its next job's memory will be of that job."""
+    try:
+        posix.waitpid(-1, posix.WNOHANG)
+    except ChildProcessError:
+        return _below[4] <= _own[4]
+    return False
 
 
 def _wait_for_ever(fd: int) -> None:

@@ -203,7 +203,9 @@ class Tasks:
         """Follow a new table."""
         table = json.loads(body)
         self.rows = {name.encode(): TaskRow(*row) for name, row in table["tasks"].items()}
-        if any(row.run.startswith("{") for row in self.rows.values()):
+        #: names of the tasks that have a command
+        self.commands = {name for name, row in self.rows.items() if row.run.startswith("{")}
+        if self.commands:
             import subprocess  # noqa: F401 - before the forks, once for all of them
         #: retry policy → its exceptions, as in a row
         self._policies: dict[str, list[list[str]]] = table.get("policies", {})

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 #: from <bits/resource.h>: s and us of user time, s and us of system time, KiB of memory at the peak, and more
 RUsage = ctypes.c_long * 18
 _getrusage = ctypes.CDLL(None).getrusage
-_own, _below = RUsage(), RUsage()
+#: of this process, and of those that it has waited for, as of the last look
+own, below = RUsage(), RUsage()
 _RUSAGE_SELF, _RUSAGE_CHILDREN = 0, -1
 
 
 def used() -> tuple[float, int]:
     """CPU seconds of this process and of those that it has waited for, and KiB at the peak of the largest one."""
-    _getrusage(_RUSAGE_SELF, _own)
-    _getrusage(_RUSAGE_CHILDREN, _below)
-    return cpu_seconds(_own) + cpu_seconds(_below), max(_own[4], _below[4])
+    _getrusage(_RUSAGE_SELF, own)
+    _getrusage(_RUSAGE_CHILDREN, below)
+    return cpu_seconds(own) + cpu_seconds(below), max(own[4], below[4])
 
 
 def cpu_seconds(usage: Usage) -> float:

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 #: job's; the serial of a job that it is to stop
 TABLE, JOBS, LONE, STOP = b"T", b"J", b"L", b"C"
 #: from the child: outcomes; how far a job was at its end; its `on_start` has ended, or why it failed; it begins no more
-#: jobs, and ends with its last
-OUTCOMES, REPORT, STARTED, ENDING = b"O", b"R", b"S", b"E"
+#: jobs, and ends with its last; a one-job child takes another job once the outcome behind this frame is read
+OUTCOMES, REPORT, STARTED, ENDING, ANOTHER = b"O", b"R", b"S", b"E", b"A"
 
 _FRAME = struct.Struct("<cI")
 _JOB = struct.Struct("<QIHHII")
