@@ -16,6 +16,7 @@ from fusiond.config import model
 from fusiond.config.model import RetryPolicy
 from fusiond.config.model.tasks import Timeout
 from fusiond.worker.pool.attempt import Attempt, KillReason
+from fusiond.worker.pool.children import Children
 from fusiond.worker.pool.slots import ChildKind, Slot
 from fusiond.worker.pool.watchdog import LINGER, Watchdog
 from fusiond.worker.runtime import wire
@@ -167,6 +168,30 @@ def test_an_outcome_that_does_not_come_is_not_waited_for_without_end(child):
         assert children.kill_hostile.mock_calls == [call(child)]
 
     asyncio.run(looks())
+
+
+def test_a_child_that_stands_still_after_its_last_job_is_watched_on(child):
+    """It has kept the outcomes on the page and not sent them: they are taken from there, and it owes nothing more."""
+    attempts = [Attempt("q", b"%d" % n, "t", b"work", b"", b"", 1, 0, 0, 1 << 62, 0) for n in (1, 2)]
+    child.outstanding.update({1: attempts[0], 2: attempts[1]})
+    child.slot.serial, child.handed = 2, 1
+    for serial in (1, 2):
+        child.slot.page.begin(serial, 1)
+        child.slot.page.keep(wire.outcome_record(wire.OutcomeMessage(serial, wire.FINISHED, False, 0.0, b"")))
+    ended = []
+
+    async def look():
+        kind = child.slot.kind
+        children = Children(
+            "main", Mock(), lambda attempt, _: ended.append(attempt), Mock(), on_printed=Mock(), kind=kind
+        )
+        children.living[1] = child
+        Watchdog(children).look()
+        children.reader.close()
+
+    asyncio.run(look())
+    assert ended == attempts
+    assert not child.broken
 
 
 @pytest.mark.parametrize("reason", [KillReason.CANCELED, KillReason.TIMEOUT, KillReason.LOST, KillReason.SHUTDOWN])

@@ -66,12 +66,12 @@ class Watchdog:
             self._loop.call_later(WATCH, self._again)
 
     def _again(self) -> None:
+        self._on = False
         if boot_ns() - self._asked > LATE:
             self._asks_until = time.monotonic_ns() + ASKED
             self._children.report(Late())
         else:
             self.look()
-        self._on = False
         self.keep_on()
 
     def look(self) -> None:
@@ -92,6 +92,8 @@ class Watchdog:
         many, asks = child.slot.kind.is_concurrent, now < self._asks_until
         if not many and len(child.outstanding) > 1:
             self._children.take_kept(child)
+            if not child.outstanding:
+                return
         running = child.all_running(now)
         for each in running:
             if kill := self._stop_or_kill(child, each, now, 0 if asks else boot):
