@@ -145,11 +145,12 @@ def _scale(text: str) -> float:
 
 
 def _hosts(text: str) -> dict[str, int]:
-    found = {}
+    found: dict[str, int] = {}
     for part in text.split(","):
         match = _HOSTS.fullmatch(part.strip())
-        if not match or not 0 < int(match[2]) <= _MOST_HOSTS:
-            raise argparse.ArgumentTypeError(f"{part!r} is not a host and a number such as web=3, up to {_MOST_HOSTS}")
+        if not match or match[1] in found or not 0 < int(match[2]) <= _MOST_HOSTS:
+            what = f"a host and a number such as web=3, up to {_MOST_HOSTS}, each host once"
+            raise argparse.ArgumentTypeError(f"{part!r} is not {what}")
         found[match[1]] = int(match[2])
     return found
 

@@ -59,8 +59,10 @@ class Recording:
             else:
                 row = str(said["job"]), int(said["n"]), said["took"], said["outcome"], said.get("delay", 0)
                 self._database.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
-        except (KeyError, ValueError, TypeError, OverflowError, sqlite3.Error) as error:
-            raise LoadError(f"{where}: this is no line of a recording ({error!r}); leave it out") from None
+        except KeyError as error:
+            raise LoadError(f"{where}: this is no line of a recording: {error} is missing; leave it out") from None
+        except (ValueError, TypeError, OverflowError, sqlite3.Error) as error:
+            raise LoadError(f"{where}: this is no line of a recording: {error}; leave it out") from None
         return True
 
     def end(self) -> tuple[Recorded | None, dict[str, TimesOfTask]]:

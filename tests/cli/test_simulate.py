@@ -71,6 +71,7 @@ def test_a_plan_with_its_load(desk):
     ("words", "status", "message"),
     [
         (("--load", "load.jsonl", "--hosts", "web"), 2, "'web' is not a host and a number such as web=3"),
+        (("--load", "load.jsonl", "--hosts", "web=1,web=2"), 2, "'web=2' is not"),
         (("--load", "load.jsonl", "--scale", "0"), 2, "'0' is not a number above 0"),
         (("--load", "load.jsonl", "--clock", "soon"), 2, "'soon' is not a time"),
         (("--load", "none.jsonl"), 1, "none.jsonl: No such file or directory; give the file of a load"),

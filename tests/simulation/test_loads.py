@@ -34,7 +34,7 @@ REFUSED = {
         "is no line of a recording",
     ),
     "an unknown outcome": ({"job": "a", "n": 1, "took": 1, "outcome": "lost"}, "CHECK constraint failed: outcome IN"),
-    "a cut attempt": ({"job": "a", "n": 1}, "is no line of a recording"),
+    "a cut attempt": ({"job": "a", "n": 1}, "is no line of a recording: 'took' is missing"),
     "another version": ({"recording": 2}, "of another version"),
     "a list": ([1], "write an object"),
 }
