@@ -1,5 +1,6 @@
 """The page of a planned change with its load, over HTTP: with a real daemon, and what it says without a result."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -84,6 +85,13 @@ def lives(process):
     return Path(f"/proc/{process[0]}").exists()
 
 
+def words_of(pid):
+    """Its command line; of a process that has just ended, nothing."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def test_both_files_stand_side_by_side(host):
     """With the same jobs; what is worse has a class and a word. What is not simulated is said first, then the notes."""
     host.count("send", f=3000, R8=3000)
@@ -116,13 +124,12 @@ def test_it_ends_with_its_request(host):
 def test_it_ends_with_the_dashboard(host, number):
     """Also where that is killed; the one that ends says so, and does not wait for it."""
     asked, processes = host.open_a_long_one()
-    began = time.monotonic()
     os.kill(host.daemon.pid("web"), number)
     if number == signal.SIGTERM:
         reply = asked.getresponse()
         assert (reply.status, "the dashboard ends" in reply.read().decode()) == (503, True)
-    until(lambda: not any(map(lives, processes)))
-    assert time.monotonic() - began < 4
+    # By itself it would go on for minutes.
+    until(lambda: not any(map(lives, processes)), timeout=30)
     assert "Traceback" not in host.daemon.text()
 
 
@@ -134,9 +141,7 @@ def test_one_that_takes_long_says_what_to_run(dashboard, desk, monkeypatch):
     reason = dashboard.get(f"{API}?hours=3").json["reason"]
     assert reason.startswith("it takes more than 2 s here")
     assert f"--since 3h -o load.jsonl && fusiond simulate {dashboard.directory}/fusion.yaml --load" in reason
-    assert not [
-        pid for pid, _ in descendants(os.getpid()) if b"/dev/stdin" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    assert not [pid for pid, _ in descendants(os.getpid()) if b"/dev/stdin" in words_of(pid)]
 
 
 def test_what_has_no_result_is_a_sentence(dashboard, desk):
