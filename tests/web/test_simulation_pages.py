@@ -18,6 +18,8 @@ from fusiond.web.pages import simulation_pages
 from tests.support.running import Running, descendants, until
 
 PAGE, API = "/configuration/simulation", "/api/v1/configuration/simulation"
+#: what is counted of the hour before is also of the last two hours if another hour begins meanwhile
+LAST = "?hours=2"
 FILE = """\
 broker: {url: embedded}
 web: {listen: "127.0.0.1:0"}
@@ -67,7 +69,7 @@ class Host:
     def open_a_long_one(self):
         """A request for a simulation that takes minutes, once that runs; its processes."""
         self.count("send", f=5_000_000, R3=5_000_000)
-        asked = self.open(API)
+        asked = self.open(API + LAST)
         until(lambda: len(self.simulations()) == 2)
         return asked, self.simulations()
 
@@ -96,13 +98,13 @@ def test_both_files_stand_side_by_side(host):
     """With the same jobs; what is worse has a class and a word. What is not simulated is said first, then the notes."""
     host.count("send", f=3000, R8=3000)
     host.daemon.write(FILE.replace("processes: 8", "processes: 1"))
-    found = json.loads(host.get(API))
+    found = json.loads(host.get(API + LAST))
     before, after = found["result"]["before"], found["result"]["after"]
     assert before["tasks"]["send"]["jobs"] == after["tasks"]["send"]["jobs"] > 1000
     assert list(after["hosts"].values()) == [1]
     assert (before["groups"]["main"]["slots"], after["groups"]["main"]["slots"]) == (8, 1)
     assert after["tasks"]["send"]["wait_p99"] > before["tasks"]["send"]["wait_p99"]
-    page = host.get(PAGE)
+    page = host.get(PAGE + LAST)
     assert '<span class="tag bad">worse</span>' in page.partition("<td")[2]
     assert 'class="n bad"' in page
     order = ["Run times do not grow with load", "This load is coarse", "Before: what runs now", ">before<", ">after<"]
@@ -112,7 +114,7 @@ def test_both_files_stand_side_by_side(host):
 def test_it_ends_with_its_request(host):
     """Whoever leaves, or asks again, has no other wait for a simulation that nobody reads."""
     asked, processes = host.open_a_long_one()
-    second = host.open(API)
+    second = host.open(API + LAST)
     asked.close()
     until(lambda: not any(map(lives, processes)))
     until(lambda: len(host.simulations()) == 2)
@@ -151,7 +153,7 @@ def test_what_has_no_result_is_a_sentence(dashboard, desk):
     desk.count(1, "elsewhere", f=9, R3=9)
     assert "take more hours" in dashboard.get(API).json["reason"]
     desk.count(1, "send", f=9, R3=9)
-    found = dashboard.get(API).json
+    found = dashboard.get(API + LAST).json
     assert "left out, as this host's file does not have the task: elsewhere" in found["notes"]
     assert set(found["result"]) == {"after"}
     assert found["result"]["after"]["hosts"] == {}
