@@ -205,7 +205,8 @@ def tidy(directory: Path, max_total: int) -> None:
                 segment.bytes += found.st_size
                 segment.written = max(segment.written, found.st_mtime_ns)
     hour, total = int(time.time()) // _HOUR, sum(each.bytes for each in segments.values())
-    for segment in sorted(segments.values(), key=lambda each: each.written):
+    # Those of one moment, to the clock of files, by their names, which have numbers.
+    for _, segment in sorted(segments.items(), key=lambda each: (each[1].written, each[0])):
         if segment.until <= hour or total > max_total:
             total -= segment.bytes
             for path in segment.paths:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from fusiond.errors import BrokerError
 from tests.chaos import ledger, strikes, verdict
 from tests.chaos.faults import Fault, Pulse
+from tests.chaos.lag import Lag, OursStalled
 from tests.chaos.load import Load, Mix
 from tests.chaos.package import LEASE, LOGGED, SHORTER
 from tests.chaos.plant import QUEUES, REDIS, Plant
@@ -36,7 +37,7 @@ from tests.support.redis_server import Server, has_compiler
 from tests.support.replicas import free_port
 from tests.support.running import until
 
-#: s; from Redis' return until a job begins
+#: s; from Redis' return until a job begins, without what the daemons wait for a processor
 BACK = 2.0
 #: jobs per second, acknowledged between two faults, and still waiting before the next
 RATE, BETWEEN, BACKLOG = 20, 10, 50
@@ -69,8 +70,8 @@ class Site:
         self.hosts, self.plant = hosts, hosts[0]
         self.server, self.other, self.proxy, self.rand = server, other, proxy, rand
         self.faults = []
-        #: s of each fault from the return until a job began
-        self.back = []
+        #: s of each fault from the return until a job began; the two times of each that took too long
+        self.back, self.late = [], []
 
     @contextlib.contextmanager
     def away(self):
@@ -81,6 +82,8 @@ class Site:
         self.faults.append(Fault(REDIS, 0, at, now - at))
         began = until(lambda: self.plant.began_after(now), self.plant.text)
         self.back.append(began - now)
+        if began - now > BACK:
+            self.late.append((now, began))
 
     def nap(self, least, most):
         """Let it last."""
@@ -283,8 +286,10 @@ def carry_out(scenario, times, seed=0):
             host.start_up()
         plant.load = load = Load(plant.client(), 10**6, rate=RATE, mix=scenario.mix, seed=seed)
         # A machine that is too busy keeps Redis' answers back as well.
-        pulse = Pulse(plant)
+        pulse, lag = Pulse(plant), Lag(OursStalled([host.process.pid for host in site.hosts]))
         pulse.start()
+        lag.start()
+        stack.callback(lag.end)
         load.start()
         for _ in range(times):
             site.more()
@@ -294,6 +299,7 @@ def carry_out(scenario, times, seed=0):
         load.stop()
         ledger.settled(plant, load.acks, timeout=180)
         pulse.end()
+        lag.end()
         found = ledger.conclude(plant, load.acks, site.faults)
         found.outages = pulse.faults
         for host in more:
@@ -301,7 +307,8 @@ def carry_out(scenario, times, seed=0):
             assert host.stop() == 0
             found.strays += host.strays()
         violations = timeless(found) if scenario.clocked else verdict.judge(found)
-        violations += [f"a job began {each:.1f} s after Redis was back" for each in site.back if each > BACK]
+        late = [pair for pair in site.late if pair[1] - pair[0] > BACK + lag.within(*pair)]
+        violations += [f"a job began {began - now:.1f} s after Redis was back" for now, began in late]
         return strikes.Finding(found, violations, plant.text(), site.back)
 
 

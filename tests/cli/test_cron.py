@@ -38,9 +38,12 @@ def test_explain_shows_the_coming_ticks(place):
     ticks = done.json
     assert len(ticks) == 400
     assert [tick["at"] for tick in ticks] == sorted({tick["at"] for tick in ticks})
-    # In 400 nights the clocks skip 02:30 once and show it twice once; both are said.
-    assert [tick["local"][11:16] for tick in ticks].count("02:30") == 399
-    assert {tick["note"].split(" on ")[0] for tick in ticks} == {"", "02:30 does not exist", "02:30 comes twice"}
+    # In 400 nights the clocks skip 02:30 once or twice, and show it twice; both are said.
+    said = [tick["note"].split(" on ")[0] for tick in ticks]
+    assert set(said) == {"", "02:30 does not exist", "02:30 comes twice"}
+    is_there = [tick["local"][11:16] == "02:30" for tick in ticks]
+    assert is_there == [note != "02:30 does not exist" for note in said]
+    assert said.count("02:30 does not exist") <= 2
 
 
 @pytest.fixture
@@ -188,7 +191,9 @@ cron:
     assert [tick["at"] for tick in ticks] == sorted(tick["at"] for tick in ticks)
     names = [tick["name"] for tick in ticks]
     assert (names.count("often"), names.count("nightly"), len(names)) == (4, 1, 6)
-    assert [tick["times"] for tick in ticks if tick["name"] == "pulse"] == [17_280]
+    # One of them may come between the moment from which the 24 h count and the look at what is still to come.
+    [pulses] = [tick["times"] for tick in ticks if tick["name"] == "pulse"]
+    assert pulses in (17_279, 17_280)
     [nightly] = [tick for tick in ticks if tick["name"] == "nightly"]
     assert nightly["in_its_zone"].endswith("T02:00:00+09:00")
     assert "02:00 Asia/Tokyo" in desk.fusiond("cron", "list", "--until", "tomorrow").out

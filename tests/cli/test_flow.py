@@ -86,7 +86,7 @@ def test_both_clients_follow_a_run(flows):
         assert (run.status(), run.steps()) == ("running", {"one": "running", "two": "waiting"})
         end(flows, "default", result=1)
         end(flows, "reports", result={"a": []})
-        assert client.flow_run(run.name).result(timeout=5) == {"two": {"a": []}}
+        assert client.flow_run(run.name).result(timeout=60) == {"two": {"a": []}}
         with pytest.raises(BadArguments):
             client.run_flow("etl")
         with pytest.raises(UnknownTask):
@@ -100,7 +100,7 @@ def test_both_clients_follow_a_run(flows):
             assert await run.cancel()
             steps = await client.flow_run(run.name).steps()
             with pytest.raises(JobNotFound):
-                await client.flow_run("reports/none").result(timeout=1)
+                await client.flow_run("reports/none").result(timeout=60)
             return await run.status(), steps
 
     assert asyncio.run(follow()) == ("canceled", {"one": "canceled", "two": "canceled"})

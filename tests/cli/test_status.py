@@ -8,12 +8,13 @@ import pytest
 from fusiond.broker.call import as_is, plain
 from fusiond.broker.outbox_verbs import OutboxState, RefusedRow
 from fusiond.broker.records import NewJob
+from fusiond.cli.status import workers
 from fusiond.cli.status.report import program_notes
 from fusiond.config.accepted.snapshot import Snapshot, content_hash
 from fusiond.config.load import load
 from fusiond.schedule import publishing
 from tests.support.fusiond_command import fusiond_here, samples
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 from tests.support.status_documents import program_status
 
 
@@ -150,8 +151,10 @@ def test_a_worker_that_does_not_answer_is_silent(desk, status):
     assert seen["workers"][0]["state"] == "gone"
 
 
-def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path):
+def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path, monkeypatch):
     """Busy with the job's task and time, suspended with its queues, idle, silent at once after a kill."""
+    # One that lives answers, however long that takes it on a busy machine.
+    monkeypatch.setattr(workers, "PATIENCE", PATIENCE)
 
     def worker():
         (found,) = shown("--json").json["workers"]
@@ -184,6 +187,7 @@ def test_workers_are_shown_as_they_are_now(place, broker_settings, run, tmp_path
     until(lambda: worker()["state"] == "idle", worker)
     program.signal(signal.SIGKILL)
     program.wait()
+    monkeypatch.setattr(workers, "PATIENCE", 1.0)
     until(lambda: worker()["state"] == "silent", worker)
 
 

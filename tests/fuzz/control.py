@@ -19,6 +19,7 @@ from fusiond.locate.control import ask
 from tests.fuzz import mutate
 from tests.fuzz.ground import Ground
 from tests.fuzz.run import Target
+from tests.support.running import until
 
 FILE = """
 broker: {url: embedded}
@@ -83,7 +84,8 @@ class Fuzz(Target):
                 attack(self)
             self.watch.check()
         self._close_all()
-        assert self.ground.status()["ready"]
+        # On a busy machine a program may take longer than its second to find out whether it can serve.
+        until(lambda: self.ground.status()["ready"], self.ground.text)
 
     # -- on the way ---------------------------------------------------------------------------------------------------
 

@@ -322,7 +322,8 @@ def test_a_database_that_is_away_delays_rows(station, tmp_path, allow):
     station.relay()
     until(lambda: (state := station.state()) and state.failing)
     station.insert(id="a")
-    path.write_text(url)  # as a password that was changed
+    (tmp_path / "fresh").write_text(url)
+    (tmp_path / "fresh").replace(path)  # whole at once, as a password that was changed
     until(lambda: station.queued() == ["a"])
     until(lambda: not station.state().failing)
     told = [event.name for event in station.run(station.broker.events_before(DAEMONS, None, 99)).events]

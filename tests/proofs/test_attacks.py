@@ -20,7 +20,7 @@ from fusiond.errors import JobFailed
 from fusiond.locate.control import ask
 from fusiond.supervise.supervisord.rpc import VERBS
 from tests.support.fusiond_command import fusiond
-from tests.support.running import PATIENCE, alive, descendants
+from tests.support.running import PATIENCE, alive, descendants, until
 from tests.test_security import AS_ROOT, ESCAPES, PYTHON, unprintable
 
 GROUP = "{{queues: [default], directory: {app}, user: nobody, python: {python}}}"
@@ -237,7 +237,7 @@ def test_the_control_face_is_a_table_of_verbs(daemon):
         assert status in (400, 404, 410), (path, status)
     for body in (b"", b"\xff" * 1000, b"<a>" * 100_000, BOMB.encode(), b"<methodCall><methodName>"):
         assert post(daemon.control, body)[0] in (0, 400)
-    assert daemon.status()["ready"]
+    until(lambda: daemon.status()["ready"], daemon.text)
     assert daemon.process.poll() is None
     assert daemon.names() == {*daemon.always, "worker:main@1"}
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.replicas import free_port
 from tests.support.running import alive, end_with_parent, until
 
 #: where Debian's packages have the programs, none of which is on PATH there
@@ -41,14 +41,12 @@ class Postgres:
             os.chown(self.directory, account.pw_uid, account.pw_gid)
             self._as = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         self.data, self.process = self.directory / "data", None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
         # Shared memory of the system would outlive a server that is killed.
         own = {"fsync": "off", "listen_addresses": "127.0.0.1", "dynamic_shared_memory_type": "mmap"}
         self.settings = {**own, **settings}
         options = ("--username", ADMIN, "--auth", "trust", "--encoding", "UTF8", "--no-locale", "--no-sync")
         self._run("initdb", *options, "--pgdata", str(self.data))
+        self.port = free_port()  # the kernel gives none such to a connection, before the start or while it is killed
 
     def start(self):
         """Start it, or again; returns when it answers."""

@@ -83,7 +83,8 @@ def begin(asked, programs):
     programs[pid] = status, request["woken"]
     for number in (*streams, *kept):
         os.close(number)
-    asked.send(str(pid).encode())
+    with contextlib.suppress(BrokenPipeError):  # a daemon that was killed meanwhile
+        asked.send(str(pid).encode())
     return True
 
 

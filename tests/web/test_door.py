@@ -1,9 +1,7 @@
 """How many connections and requests there may be, and how long each may be silent; over real sockets."""
 
-import contextlib
 import http.client
 import socket
-import time
 from contextlib import ExitStack, closing
 
 import pytest
@@ -30,39 +28,55 @@ def is_closed(sock):
         return True
 
 
+def is_refused(sock, data):
+    try:
+        sock.sendall(data)
+    except OSError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("sources", [["127.0.0.1"], [f"127.0.1.{n}" for n in range(1, 100)]])
-def test_silent_connections_lock_nobody_out(dashboard, sources):
-    """300 of them, from one address or from many: probes, pages and metrics answer at once."""
+def test_silent_connections_lock_nobody_out(dashboard, monkeypatch, sources):
+    """300 of them, from one address or from many, that never end: probes, pages and metrics answer all the same."""
+    monkeypatch.setattr(door, "HEADER", 3600.0)
     with ExitStack() as stack:
         for number in range(300):
             stack.enter_context(connect(dashboard, sources[number % len(sources)]))
-        began = time.monotonic()
         for path in ("/livez", "/readyz"):
             assert dashboard.ask("GET", path).status in (200, 503)
         for path in ("/metrics", "/queues"):
             assert dashboard.get(path).status == 200
-        assert time.monotonic() - began < 2
 
 
 def test_a_header_must_come_in_time(dashboard, monkeypatch):
     """Of the first request and of each further one, however steadily its bytes come."""
-    monkeypatch.setattr(door, "HEADER", 0.3)
-    with connect(dashboard) as silent, connect(dashboard) as slow:
-        slow.sendall(b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    monkeypatch.setattr(door, "HEADER", 3600.0)
+    request = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with connect(dashboard) as slow:
+        slow.sendall(request)
         assert status(slow) == 503
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            while time.monotonic() - began < 10:
-                slow.sendall(b"G")
-                time.sleep(0.05)
-        assert time.monotonic() - began < 5
-        assert is_closed(silent)
+        until(lambda: dashboard.program._site.door._silent)
+        # The time for the next header has begun; what is short is that for the one behind it.
+        monkeypatch.setattr(door, "HEADER", 0.3)
+        slow.sendall(request)
+        assert status(slow) == 503
+        until(lambda: is_refused(slow, b"G"), step=0.05)
+        with connect(dashboard) as silent:
+            assert is_closed(silent)
 
 
 def test_a_body_must_come_in_time(dashboard, monkeypatch):
     """The login takes one from everybody: 408, and the connection is closed."""
     monkeypatch.setattr(gate, "PATIENCE", 0.2)
-    monkeypatch.setattr(door, "HEADER", 0.2)
+    note_gone = door.Door.note_gone
+
+    def hurry(self, visit):
+        """The header is there; once the request is refused, the connection is closed soon."""
+        note_gone(self, visit)
+        monkeypatch.setattr(door, "HEADER", 0.2)
+
+    monkeypatch.setattr(door.Door, "note_gone", hurry)
     with connect(dashboard) as sock:
         sock.sendall(
             f"POST /login HTTP/1.1\r\nHost: {dashboard.host}\r\nOrigin: http://{dashboard.host}\r\n"
@@ -77,7 +91,8 @@ def test_an_answer_must_be_taken(dashboard, monkeypatch):
     monkeypatch.setattr(gate, "PATIENCE", 0.2)
     request = f"GET /static/app.css HTTP/1.1\r\nHost: {dashboard.host}\r\n\r\n".encode()
     with connect(dashboard) as sock:
-        sock.sendall(request * 5_000)
+        # The connection may be closed before all of them are sent.
+        is_refused(sock, request * 5_000)
         until(lambda: not dashboard.program._server.server_state.connections)
 
 

@@ -1,5 +1,6 @@
 """The page of a planned change with its load, over HTTP: with a real daemon, and what it says without a result."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -17,6 +18,8 @@ from fusiond.web.pages import simulation_pages
 from tests.support.running import Running, descendants, until
 
 PAGE, API = "/configuration/simulation", "/api/v1/configuration/simulation"
+#: what is counted of the hour before is also of the last two hours if another hour begins meanwhile
+LAST = "?hours=2"
 FILE = """\
 broker: {url: embedded}
 web: {listen: "127.0.0.1:0"}
@@ -66,7 +69,7 @@ class Host:
     def open_a_long_one(self):
         """A request for a simulation that takes minutes, once that runs; its processes."""
         self.count("send", f=5_000_000, R3=5_000_000)
-        asked = self.open(API)
+        asked = self.open(API + LAST)
         until(lambda: len(self.simulations()) == 2)
         return asked, self.simulations()
 
@@ -84,17 +87,24 @@ def lives(process):
     return Path(f"/proc/{process[0]}").exists()
 
 
+def words_of(pid):
+    """Its command line; of a process that has just ended, nothing."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def test_both_files_stand_side_by_side(host):
     """With the same jobs; what is worse has a class and a word. What is not simulated is said first, then the notes."""
     host.count("send", f=3000, R8=3000)
     host.daemon.write(FILE.replace("processes: 8", "processes: 1"))
-    found = json.loads(host.get(API))
+    found = json.loads(host.get(API + LAST))
     before, after = found["result"]["before"], found["result"]["after"]
     assert before["tasks"]["send"]["jobs"] == after["tasks"]["send"]["jobs"] > 1000
     assert list(after["hosts"].values()) == [1]
     assert (before["groups"]["main"]["slots"], after["groups"]["main"]["slots"]) == (8, 1)
     assert after["tasks"]["send"]["wait_p99"] > before["tasks"]["send"]["wait_p99"]
-    page = host.get(PAGE)
+    page = host.get(PAGE + LAST)
     assert '<span class="tag bad">worse</span>' in page.partition("<td")[2]
     assert 'class="n bad"' in page
     order = ["Run times do not grow with load", "This load is coarse", "Before: what runs now", ">before<", ">after<"]
@@ -104,7 +114,7 @@ def test_both_files_stand_side_by_side(host):
 def test_it_ends_with_its_request(host):
     """Whoever leaves, or asks again, has no other wait for a simulation that nobody reads."""
     asked, processes = host.open_a_long_one()
-    second = host.open(API)
+    second = host.open(API + LAST)
     asked.close()
     until(lambda: not any(map(lives, processes)))
     until(lambda: len(host.simulations()) == 2)
@@ -116,13 +126,12 @@ def test_it_ends_with_its_request(host):
 def test_it_ends_with_the_dashboard(host, number):
     """Also where that is killed; the one that ends says so, and does not wait for it."""
     asked, processes = host.open_a_long_one()
-    began = time.monotonic()
     os.kill(host.daemon.pid("web"), number)
     if number == signal.SIGTERM:
         reply = asked.getresponse()
         assert (reply.status, "the dashboard ends" in reply.read().decode()) == (503, True)
-    until(lambda: not any(map(lives, processes)))
-    assert time.monotonic() - began < 4
+    # By itself it would go on for minutes.
+    until(lambda: not any(map(lives, processes)), timeout=30)
     assert "Traceback" not in host.daemon.text()
 
 
@@ -134,9 +143,7 @@ def test_one_that_takes_long_says_what_to_run(dashboard, desk, monkeypatch):
     reason = dashboard.get(f"{API}?hours=3").json["reason"]
     assert reason.startswith("it takes more than 2 s here")
     assert f"--since 3h -o load.jsonl && fusiond simulate {dashboard.directory}/fusion.yaml --load" in reason
-    assert not [
-        pid for pid, _ in descendants(os.getpid()) if b"/dev/stdin" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    assert not [pid for pid, _ in descendants(os.getpid()) if b"/dev/stdin" in words_of(pid)]
 
 
 def test_what_has_no_result_is_a_sentence(dashboard, desk):
@@ -146,7 +153,7 @@ def test_what_has_no_result_is_a_sentence(dashboard, desk):
     desk.count(1, "elsewhere", f=9, R3=9)
     assert "take more hours" in dashboard.get(API).json["reason"]
     desk.count(1, "send", f=9, R3=9)
-    found = dashboard.get(API).json
+    found = dashboard.get(API + LAST).json
     assert "left out, as this host's file does not have the task: elsewhere" in found["notes"]
     assert set(found["result"]) == {"after"}
     assert found["result"]["after"]["hosts"] == {}

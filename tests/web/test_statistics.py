@@ -30,7 +30,8 @@ def test_a_task_beside_the_time_before(dashboard):
     found = dashboard.get("/api/v1/tasks/send").json
     assert (found["now"]["finished"], found["now"]["failed"], found["before"]["finished"]) == (91, 10, 40)
     assert (found["now"]["run_median"]["limit"], found["now"]["run_95"]["limit"]) == (0.05, 0.25)
-    assert [(hour["finished"], hour["failed"]) for hour in found["chart"][-3:]] == [(1, 0), (90, 10), (0, 0)]
+    # The hour in which they were counted may be over by now.
+    assert [(hour["finished"], hour["failed"]) for hour in found["chart"] if hour["finished"]] == [(1, 0), (90, 10)]
     assert {name: each["finished"] for name, each in found["parts"].items()} == {"default": 90, "reports": 1}
     assert len(found["chart"]) == 25
     month = dashboard.get("/api/v1/tasks/send?hours=720").json

@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.fusiond_command import fusiond_here
-from tests.support.running import until
+from tests.support.running import PATIENCE, until
 
 HEAD = "version: 1\nworkers: {m: {directory: .}}\n"
 
@@ -21,13 +20,13 @@ HEAD = "version: 1\nworkers: {m: {directory: .}}\n"
 def app(tmp_path):
     """Writes modules and a file; answers with the problems as path → (code, what the caret underlines, problem)."""
 
-    def validate(text, *words, status=None, **modules):
+    def validate(text, *words, status=None, patience="1m", **modules):
         for name, content in modules.items():
             path = tmp_path / f"{name.replace('__', '/') if '/' not in name else name}.py"
             path.parent.mkdir(exist_ok=True)
             path.write_text(content)
         (tmp_path / "fusion.yaml").write_text(text)
-        done = fusiond_here("validate", "--imports", "--json", "--import-timeout", "3s", *words, cwd=tmp_path)
+        done = fusiond_here("validate", "--imports", "--json", "--import-timeout", patience, *words, cwd=tmp_path)
         assert status in (None, done.status)
         return [problem for problem in done.json if problem["code"] != "runs-as-root"]
 
@@ -124,14 +123,13 @@ def test_whatever_can_be_called_is_taken(app, function):
 
 def test_what_hangs_dies_or_prints_costs_the_others_nothing(app):
     """A hang ends after the deadline and says where; a crash says how; the tasks behind them are still checked."""
-    began = time.monotonic()
     found = app(
         HEAD + "tasks: {a: {run: hang.f}, b: {run: hang.g}, c: {run: dies.f}, d: {run: loud.f}, e: {run: loud.nope}}\n",
         hang="import time\nprint('so far')\ntime.sleep(600)\n",
         dies="import os\nprint('bye', flush=True)\nos.abort()\n",
         loud="print('x' * 300_000)\ndef f(): ...\n",
+        patience="10s",  # in which an interpreter starts on a busy machine, too
     )
-    assert time.monotonic() - began < 30
     assert [problem["code"] for problem in found] == [
         "import-timeout", "import-timeout", "import-crash", "missing-attribute",
     ]  # fmt: skip
@@ -189,7 +187,7 @@ def test_an_interrupted_check_leaves_no_probe(tmp_path):
         pid = tmp_path / "pid"
         until(lambda: pid.exists() and pid.read_text())
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(PATIENCE) == 130
         assert not Path(f"/proc/{pid.read_text()}").exists()
 
 
