@@ -377,17 +377,19 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     programs = [bench.serve(host, config) for host in ("one", "two")]
 
     def claim():
-        asked = bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3)
-        return until(lambda: bench.run(asked).jobs)[0]
+        """A job and its token; a nonce that was claimed with before is answered as a repeat for a minute."""
+        token = new_token()
+        asked = bench.broker.claim("default", 1, dispatcher=token, nonce=token, lease_ms=60_000, max_rescues=3)
+        return until(lambda: bench.run(asked).jobs)[0], token
 
-    def end(job):
-        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), "n", "finished", 60_000)]))
+    def end(job, token):
+        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), token, "finished", 60_000)]))
         assert reply == 1
 
     def outcomes():
         return {note.tick: note.outcome for note in bench.run(bench.broker.tick_notes("default", "e", 0, 1000))}
 
-    job = claim()
+    job, token = claim()
     first = int(job.id.rpartition(b":")[2])
     waiting = until(lambda: bench.state("e").waiting)
     assert waiting == first + TICK
@@ -398,8 +400,8 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     until(lambda: outcomes().get(waiting + 2 * TICK) == "overlap")
     assert bench.state("e").waiting == waiting
     assert bench.ticks("e") == []
-    end(job)
-    job = claim()
+    end(job, token)
+    job, token = claim()
     assert job.id == f"cron:e:{waiting}".encode()
     following = until(lambda: bench.state("e").waiting)
     assert following > waiting + 2 * TICK
@@ -408,7 +410,7 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     bench.run(bench.broker.suspend_cron("e", on=True))
     until(lambda: bench.state("e").waiting is None)
     until(lambda: outcomes().get(following) == "missed")
-    end(job)
+    end(job, token)
     passed = bench.now()
     until(lambda: (bench.state("e").last or 0) > passed + TICK)
     assert bench.ticks("e") == []
