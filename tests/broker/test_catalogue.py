@@ -141,7 +141,7 @@ def test_alive_is_judged_by_the_clock_of_redis(fleet):
     """A word holds for its time, and no longer; nothing else is needed for its end."""
     fleet.start("old", "A", "default", serves=["default"])
     fleet.start("new", "B", "fast")
-    fleet.kill("new", ago_ms=-1000)
+    fleet.kill("new", ago_ms=-3000)
     fleet.serve("old")
     assert fleet.queue() == "fast"
     until(lambda: fleet.queue() == "default")

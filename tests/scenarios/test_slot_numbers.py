@@ -126,7 +126,7 @@ def test_a_number_whose_process_has_not_ended_is_waited_for(story, isolation):
         first = story.hold("first")
         waiting = story.client().enqueue("colour")
         until(lambda: "each number of slot_variable belongs to a process" in story.text(), story.text)
-        assert waiting.status() == "queued"
+        until(lambda: waiting.status() == "queued", story.text)
     assert waiting.result(timeout=PATIENCE) == "0"
     story.let_go("first")
     assert first.result(timeout=PATIENCE) == "1"

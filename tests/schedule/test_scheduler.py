@@ -376,17 +376,19 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     programs = [bench.serve(host, config) for host in ("one", "two")]
 
     def claim():
-        asked = bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3)
-        return until(lambda: bench.run(asked).jobs)[0]
+        """A job and its token; a nonce that was claimed with before is answered as a repeat for a minute."""
+        token = new_token()
+        asked = bench.broker.claim("default", 1, dispatcher=token, nonce=token, lease_ms=60_000, max_rescues=3)
+        return until(lambda: bench.run(asked).jobs)[0], token
 
-    def end(job):
-        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), "n", "finished", 60_000)]))
+    def end(job, token):
+        [reply] = bench.run(bench.broker.settle("default", [Outcome(job.id.decode(), token, "finished", 60_000)]))
         assert reply == 1
 
     def outcomes():
         return {note.tick: note.outcome for note in bench.run(bench.broker.tick_notes("default", "e", 0, 1000))}
 
-    job = claim()
+    job, token = claim()
     first = int(job.id.rpartition(b":")[2])
     waiting = until(lambda: bench.state("e").waiting)
     assert waiting == first + TICK
@@ -397,17 +399,17 @@ def test_overlap_wait_keeps_one_tick_until_the_last_job_has_ended(bench):
     until(lambda: outcomes().get(waiting + 2 * TICK) == "overlap")
     assert bench.state("e").waiting == waiting
     assert bench.ticks("e") == []
-    end(job)
-    job = claim()
+    end(job, token)
+    job, token = claim()
     assert job.id == f"cron:e:{waiting}".encode()
     following = until(lambda: bench.state("e").waiting)
     assert following > waiting + 2 * TICK
-    found = outcomes()
-    assert {found[tick] for tick in range(waiting + TICK, following, TICK)} == {"overlap"}
+    # Each is noted right after it was decided, and the other scheduler may have gone on by then.
+    until(lambda: {outcomes().get(tick) for tick in range(waiting + TICK, following, TICK)} == {"overlap"})
     bench.run(bench.broker.suspend_cron("e", on=True))
     until(lambda: bench.state("e").waiting is None)
-    until(lambda: outcomes().get(following) == "missed")  # it is noted right after it was decided
-    end(job)
+    until(lambda: outcomes().get(following) == "missed")
+    end(job, token)
     passed = bench.now()
     until(lambda: (bench.state("e").last or 0) > passed + TICK)
     assert bench.ticks("e") == []
@@ -496,13 +498,19 @@ def test_an_entry_of_which_nothing_finishes_is_overdue_until_something_does(benc
     def said(message):
         return [line for line in program.log() if line["message"].startswith(message)]
 
+    def finish_one():
+        token = new_token()
+        claim = bench.broker.claim("default", 1, dispatcher="d", nonce=token, lease_ms=60_000, max_rescues=3)
+        outcomes = [Outcome(job.id, token, "finished", 60_000) for job in bench.run(claim).jobs]
+        bench.run(bench.broker.settle("default", outcomes))
+
     (warning,) = until(lambda: said("overdue: "))
     assert (warning["cron"], warning["level"].lower()) == ("e", "warning")
     assert warning["message"] == "overdue: no job of this entry has finished for 1s500ms"
-    claim = bench.run(bench.broker.claim("default", 1, dispatcher="d", nonce="n", lease_ms=60_000, max_rescues=3))
-    assert bench.run(bench.broker.settle("default", [Outcome(claim.jobs[0].id, "n", "finished", 60_000)])) == [1]
-    until(lambda: said("overdue no more"))
-    assert len(said("overdue: ")) == 1
+    # Again and again: a scheduler that looks 1.5 s later finds the entry overdue still, and it may be so once more.
+    until(lambda: finish_one() or said("overdue no more"))
+    first, second, *_ = (line["message"].partition(":")[0] for line in said("overdue"))
+    assert (first, second) == ("overdue", "overdue no more")
 
 
 def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
@@ -513,17 +521,18 @@ def test_suspended_ticks_pass_and_are_not_made_up_for(bench):
     begun = bench.now()
     until(lambda: all((bench.state(entry.name).last or 0) > begun + TICK for entry in entries))
     assert bench.ids() == []
-    resumed = bench.now()
+    passed = {entry.name: bench.state(entry.name).last for entry in entries}
     bench.run(bench.broker.suspend_cron("operator", on=False))
     bench.apply(program, bench.config(replace(entries[0], suspended=False), entries[1]))
-    for entry in entries:
-        assert until(lambda name=entry.name: bench.ticks(name))[0] >= resumed - TICK
+    for name, last in passed.items():
+        assert until(lambda name=name: bench.ticks(name))[0] > last
 
 
 def test_a_timetable_that_a_reload_changes_or_adds_begins_at_the_reload(bench):
     """A nightly job moved to a time that has passed today does not run at once, nor does one that is added again."""
     text, newest = minutes_ago(bench, 10)
-    before = CronEntry("moved", "t", schedule="0 0 1 1 *", missed="last")
+    # 30 February: on no day has this one missed a tick
+    before = CronEntry("moved", "t", schedule="0 0 30 2 *", missed="last")
     bench.past(before, last=newest - DAY)
     program = bench.start(before)
     entries = [CronEntry(name, "t", schedule=text, missed="last") for name in ("moved", "added")]
@@ -590,18 +599,19 @@ def test_two_files_that_differ_tick_by_the_newest_generation(bench):
 @pytest.mark.parametrize("missed", ["skip", "last", "all"])
 def test_an_entry_that_a_second_host_adds_passes_over_nothing(bench, missed):
     """The first host has ticked it for long, and is stopped: the second one decides on what the first one has not."""
-    entry = each(TICK / 500, missed=missed)
+    text, newest = minutes_ago(bench, 10)
+    entry = CronEntry("e", "t", schedule=text, missed=missed, starting_deadline=3600.0)
     first = bench.serve("first", bench.config(entry))
     second = bench.serve("second", bench.config(each(3600.0, "other")))
-    until(lambda: bench.ticks("e"))
+    until(lambda: bench.state("e").first_seen)
     first.process.send_signal(signal.SIGSTOP)
-    seen = bench.state("e")
-    until(lambda: bench.now() > seen.last + 2 * TICK)
+    # As if it had been stopped ten minutes ago. A schedule of seconds would have more ticks on a slow machine.
+    bench.past(entry, last=newest - DAY)
     bench.apply(second, bench.config(entry, each(3600.0, "other")))
     first.process.send_signal(signal.SIGCONT)
-    until(lambda: (bench.carried_out("e") or 0) > seen.last)
-    assert seen.last + 2 * TICK in bench.ticks("e")
-    assert bench.state("e").first_seen == seen.first_seen
+    until(lambda: bench.carried_out("e") == newest)
+    assert bench.ticks("e") == [newest]
+    assert bench.state("e").first_seen == 1
 
 
 def test_an_entry_that_is_removed_and_added_starts_over(bench):
@@ -613,10 +623,10 @@ def test_an_entry_that_is_removed_and_added_starts_over(bench):
     until(lambda: bench.state("e").first_seen is None)
     removed = bench.now()
     until(lambda: bench.now() > removed + 2 * TICK)
-    bench.apply(program, bench.config(entry, other))
     added = bench.now()
+    bench.apply(program, bench.config(entry, other))
     until(lambda: max(bench.ticks("e")) > added)
-    assert not [tick for tick in bench.ticks("e") if removed + TICK < tick < added - TICK]
+    assert not [tick for tick in bench.ticks("e") if removed < tick <= added]
 
 
 # --- what can go wrong

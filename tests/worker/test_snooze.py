@@ -35,4 +35,5 @@ def test_the_exception_says_when(place, isolation, policy):
     Path(ready).touch()
     assert place.until(id_).status == "finished"
     first, second, *_ = (float(line) for line in place.lines(path))
-    assert 0.4 <= second - first < 30
+    # The clock of Redis counts whole ms.
+    assert 0.398 <= second - first < 30

@@ -66,7 +66,7 @@ class Door(threading.Thread):
 
     def open(self):
         self.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE)
         return self
 
 

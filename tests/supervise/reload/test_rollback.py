@@ -14,7 +14,7 @@ def rollback(daemon, generation=""):
 
 
 def history(daemon):
-    return ask(daemon.control, "history", timeout=10)["entries"]
+    return ask(daemon.control, "history", timeout=PATIENCE)["entries"]
 
 
 def processes(daemon):

@@ -89,7 +89,7 @@ def test_an_answer_that_was_overtaken_leaves_the_time_of_the_next_job(played, br
         first.gate.clear()
         trip = asyncio.ensure_future(made._round_trip(made._lanes.first))
         await first.answered.wait()
-        run(broker.enqueue("a", [NewJob("later", "t", b"[]", delay_ms=1000)]))
+        run(broker.enqueue("a", [NewJob("later", "t", b"[]", delay_ms=4000)]))
         made.pool.capacity.room = lambda: (0, 5)
         made.planner.claim_from("a")
         await made._round_trip(made._lanes.second)

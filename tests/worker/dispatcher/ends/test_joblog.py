@@ -116,7 +116,8 @@ def test_lines_of_jobs_that_succeeded_are_bounded_and_the_others_counted(place):
     until(lambda: len(ends(program, "finished")) + counted(program) == jobs - jobs // 40, program.text)
     seconds = time.monotonic() - began
     assert MOST <= len(ends(program, "finished")) <= MOST * (seconds + 1)
-    assert counted(program)
+    # A machine that takes 20 s may have a line for each.
+    assert counted(program) or seconds > 18
 
 
 def test_program_that_ends_has_counted(place):

@@ -13,6 +13,7 @@ import pytest
 
 from fusiond.config.model import Config, WorkerGroup
 from fusiond.worker.pool.fork_server.launch import environment, launch
+from tests.support.running import PATIENCE
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_nothing_secret_is_in_the_arguments(tmp_path):
     finally:
         launched.control.close()
         os.close(launched.output)
-        assert launched.process.wait(10) == 0
+        assert launched.process.wait(PATIENCE) == 0
 
 
 def _receive(control):
@@ -160,7 +161,7 @@ def test_an_interpreter_that_the_user_may_not_run_is_answered_with_a_remedy(clos
         python.write_text("")
         launched = launch(Config(), WorkerGroup("g", user="nobody", directory="/", python=str(python)))
         launched.control.close()
-        assert launched.process.wait(10) == 126
+        assert launched.process.wait(PATIENCE) == 126
         said = os.read(launched.output, 1 << 16).decode()
         os.close(launched.output)
     why = f"user nobody may not {f'enter {directory}' if closed else 'run it'}"
