@@ -300,6 +300,30 @@ def test_a_program_that_leaves_something_has_had_its_child_for_itself(place, scr
         until(lambda child=child: not alive(int(child)), place.logs)
 
 
+def test_a_program_with_a_large_result_has_had_its_child_for_itself(place):
+    """Its result has been in the child, whose memory would be taken for that of the next job."""
+    large = 'printf "["; head -c 500000 /dev/zero | tr "\\0" 1 | sed s/1/1,/g; echo "$PPID]"'
+    tasks = {**sh("echo $PPID", result="stdout")["tasks"], "large": sh(large, result="stdout_json")["tasks"]["work"]}
+    place.start(processes=1, isolation="fork", tasks=tasks)
+    grown = place.result(place.enqueue("large"))[-1]
+    assert grown not in {int(place.result(place.enqueue("work"))) for _ in range(4)}
+
+
+def test_what_a_child_prints_between_two_programs_is_of_no_job(place):
+    """As before its first job."""
+    program = place.start(isolation="fork", on_start="jobs.tick_from_start_on", **sh("echo $PPID", result="stdout"))
+    id_ = place.enqueue("work")
+    tick = f"tick of {place.result(id_).strip()}"
+
+    def jobs():
+        """Of each tick since the program has ended."""
+        messages = [record["message"] for record in program.records()]
+        last = len(messages) - 1 - messages[::-1].index("finished") if "finished" in messages else len(messages)
+        return [record.get("job") for record in program.records()[last:] if record["message"] == tick]
+
+    assert until(jobs, program.text)[-1] is None
+
+
 @EACH
 def test_a_process_that_writes_on_does_not_hold_the_job(place, group):
     """It is killed once the program has ended, before the last of the output is read."""

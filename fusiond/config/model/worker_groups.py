@@ -32,7 +32,7 @@ Order = Annotated[
 Isolation = Annotated[
     Literal["fork", "process"],
     meanings(
-        "a fresh child for each job",
+        "a fresh child for each function",
         "children are reused, which is much quicker for short jobs",
         message="write fork or process; for jobs in threads, write isolation: process and executor: thread",
     ),
@@ -181,7 +181,7 @@ class WorkerGroup:
     processes: Annotated[int, PROCESSES, Key("Processes", 4, "auto", in_place=True)] = 1
     #: how the number follows the load, up to `processes`; None: it does not
     scaling: Annotated[Scaling | None, PartOf("processes")] = None
-    #: `fork`: a fresh child for each job. `process`: children are reused, which is much quicker for short jobs.
+    #: `fork`: a fresh child for each function. `process`: children are reused, which is much quicker for short jobs.
     isolation: Annotated[Isolation, Key("Isolation", "process")] = "fork"
     #: How a child runs its jobs: `sync` one after the other, `thread` each in a thread, `asyncio` coroutines in one
     #: event loop and plain functions in threads. The last two need `isolation: process`.

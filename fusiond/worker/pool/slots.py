@@ -261,6 +261,8 @@ class ChildHandle:
         self.cpu += max(0.0, outcome.cpu)
         if self.socket.takes_another:
             self.handed, self.socket.takes_another = 0, False
+            # What it prints now is of no job: a thread of its `on_start` does.
+            self.slot.output.attempt = None
         return attempt
 
     def stop(self, running: Running) -> None:

@@ -291,12 +291,12 @@ class _Output:
         self.kept, self._line = bytearray(), b""
         os.set_blocking(pipe.fileno(), False)
 
-    def copy(self) -> bool:
-        """Copy what is there; False: there is no more for now, or there will be none."""
+    def copy(self, most: int = _CHUNK) -> None:
+        """Copy at most so many bytes of what is there."""
         try:
-            data = os.read(self.pipe.fileno(), _CHUNK)
+            data = os.read(self.pipe.fileno(), most)
         except BlockingIOError:
-            return False
+            return
         self.ended = not data
         lines = (self._line + data).splitlines(keepends=True)
         # Whole lines, so that those of the two outputs do not mix.
@@ -304,14 +304,13 @@ class _Output:
         self._line = lines.pop() if open_line else b""
         text = b"".join(line for line in lines if not (self._say and self._is_progress(line)))
         self._write(text)
-        return bool(data)
 
     def end(self) -> None:
-        """Copy what is left in the pipe, an unfinished line too; a process in another session may go on to write."""
-        for _ in range(_PIPE // _CHUNK + 1):
-            if not self.copy():
-                break
-        self._write(self._line)
+        """Copy what is in the pipe now, an unfinished line too; a process in another session may go on to write."""
+        # By one read: whoever writes on would fill the pipe again while the log takes what was read.
+        self.copy(_PIPE)
+        if not self._is_progress(self._line):
+            self._write(self._line)
         self.pipe.close()
 
     def _write(self, text: bytes) -> None:

@@ -31,6 +31,8 @@ _variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
 _ANOTHER = wire.frame(wire.ANOTHER, b"")
+#: KiB by which a child may have grown with its jobs, as each does a little, and still take another one
+_GROWN = 2048
 
 
 class OneJobChild:
@@ -58,7 +60,7 @@ class OneJobChild:
         _close(out)
         run.serving, self.pid = self, _getpid()
         self.page.words[2] = self.pid  # no property: each call costs copies of pages here
-        another, before = True, 0.0
+        another, before, least = True, 0.0, _used()[1]
         while another:
             try:
                 received = _read(fd, _MOST)
@@ -73,7 +75,7 @@ class OneJobChild:
                 return
             kind, retry, payload = run.run(self, self._tasks, job)
             ran, (cpu, peak) = (_monotonic_ns() - began) / 1e9, _used()
-            another = job[3] in self._tasks.commands and kind == wire.FINISHED and _is_as_forked()
+            another = job[3] in self._tasks.commands and kind == wire.FINISHED and _is_as_forked(least)
             outcome = wire.one_outcome_frame(payload, job[0], kind, retry, ran, cpu - before, peak)
             run.write_all(fd, self.told + (_ANOTHER if another else b"") + outcome)
             self.told, before = b"", cpu
@@ -130,12 +132,16 @@ class OneJobChild:
         _setitimer(_ITIMER_REAL, left)
 
 
-def _is_as_forked() -> bool:
-    """Whether no process is left below this one, and what it tells of its next job's memory will be of that job."""
+def _is_as_forked(least: int) -> bool:
+    """
+    Whether no process is left below this one, and what it tells of its next job's memory will be of that job.
+
+    `least`: KiB at its peak before its first job. A large result, for example, is in this process, too.
+    """
     try:
         posix.waitpid(-1, posix.WNOHANG)
     except ChildProcessError:
-        return _below[4] <= _own[4]
+        return _below[4] <= _own[4] <= least + _GROWN
     return False
 
 

@@ -414,6 +414,17 @@ def shout_at_start():
         print("start", n, "x" * 50)
 
 
+def tick_from_start_on():
+    import threading
+
+    def tick():
+        while True:
+            print(f"tick of {os.getpid()}")
+            time.sleep(0.01)
+
+    threading.Thread(target=tick, daemon=True).start()
+
+
 def unblock_output(unblock=True):
     """As programs in other languages do to what they print to."""
     if unblock:
