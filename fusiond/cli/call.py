@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
 
 def _call(options: arguments.Options) -> NoReturn:
     """
-    Run one task here, in the foreground, without Redis and retries; breakpoint() works.
+    Run one task here, in the foreground, without Redis, retries and timeouts; breakpoint() works.
 
     The task has the directory, interpreter and environment of its worker group, but runs as this user and in this
     terminal. The result is printed as JSON; an exception prints its traceback and gives status 1.

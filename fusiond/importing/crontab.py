@@ -28,6 +28,8 @@ _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 #: a heading above lines that name a user; and any other
 _HEADING: Final = re.compile(r"^\s*#.*\b(?:user(?:-?name)?|who)\s+(?:command|cmd)\b", re.MULTILINE | re.IGNORECASE)
 _COLUMNS: Final = re.compile(r"\b(?:dom|dow)\b|^(?:\S+\s+){5,6}(?:command|cmd)\b", re.IGNORECASE)
+#: accounts for which packages have lines, and after which no program is called
+_ACCOUNTS: Final = frozenset({"root", "www-data", "nobody", "apache", "nginx", "postgres", "mysql", "munin"})
 _SUDO: Final = re.compile(r"(?:^|[\s;&|(])(?:sudo|su|doas)\s")
 #: runs what follows with $0 as its input
 _WITH_INPUT: Final = ("/bin/sh", "-c", 'printf %s "$0" | "$@"')
@@ -70,8 +72,9 @@ class _Settings:
 
 def read(inputs: Sequence[SourceText], draft: Draft, options: ImportOptions) -> None:
     """Put each line of each file into the draft."""
-    draft.remark("cron reads a schedule in the time zone of its machine; an entry without `timezone` is read in UTC.")
+    draft.remark("cron reads a schedule in the time zone of its machine; here it is UTC, or what --timezone names.")
     draft.remark("cron mails what a command prints; here it is in the log, and a failed job keeps the end of it.")
+    draft.remark("cron ignores exit statuses; here each but 0 fails the job, also 1 of `[ … ] && …` and of `flock -n`.")
     draft.remark("cron ends no command; here `timeout` does, and a shutdown after the group's drain_timeout.")
     draft.of_tasks.values |= {"retry": "none", "timeout": "1d"}
     draft.of_tasks.say("cron starts a command once, whatever becomes of it, and ends none")
@@ -149,8 +152,8 @@ class _File:
         comments = [where]
         if _SUDO.search(words):
             comments.append("sudo and su do not work in jobs: remove them, and name that user as `user` of the group")
-        if words.startswith("root ") and not self._has_users:
-            comments.append("`root` is taken for a program; if it is the user, import the file with --system")
+        if not self._has_users and (first := "".join(words.split(None, 1)[:-1])) in _ACCOUNTS:
+            comments.append(f"`{first}` is taken for a program; if it is the user, import the file with --system")
         argv = [self._settings.shell, "-c", words]
         if PurePath(self._settings.shell).name in _SHELLS and not words.startswith("cd /"):
             argv[2] = f"cd; {words}"

@@ -150,7 +150,7 @@ def sentence(queue: str, held: HeldTask, fail_after: float | None = None) -> str
     """
     jobs = "1 job is" if held.jobs == 1 else f"{held.jobs} jobs are"
     if held.error:
-        why, remedy = f"its function loads nowhere: {held.error}", "put its function right"
+        why, remedy = f"it loads nowhere: {held.error}", "correct that"
     else:
         why = "no living worker group of the queue has the task"
         remedy = "declare the task, name it in the `aliases` of the task that has taken its place, or undo a drain"

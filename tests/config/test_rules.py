@@ -130,7 +130,7 @@ def test_every_code_that_is_checked_is_in_the_table_and_the_other_way_round():
 def said_codes():
     """Each code that the checks write, read from their source."""
     found = {
-        f"unknown-{kind}" for kind in ("queue", "task", "flow", "priority", "retry-policy", "calendar")
+        f"unknown-{kind}" for kind in ("queue", "task", "flow", "priority", "retry-policy", "calendar", "pool")
     }  # made of the kind of name
     for path in ROOM.rglob("*.py"):
         found |= set(_codes(ast.parse(path.read_text())))

@@ -78,6 +78,7 @@ def test_each_command_is_a_task_that_tells_what_the_comment_above_it_says(tmp_pa
     [
         ("*/5 * * * * git -C /srv/app pull\n", None, "cd; git -C /srv/app pull"),
         ("0 4 * * * root thing\n", None, "cd; root thing"),
+        ("0 4 * * * www-data\t[ -x /a ] && /a\n", None, "cd; www-data\t[ -x /a ] && /a"),
         ("# m h dom mon dow   username command\n0 4 * * * shopper /usr/bin/thing\n", "shopper", "cd; /usr/bin/thing"),
         ("# * * * * *  user-name command to be executed\n@daily ada thing\n", "ada", "cd; thing"),
     ],
@@ -87,7 +88,7 @@ def test_a_word_is_a_user_only_where_the_file_says_so(tmp_path, text, user, comm
     found = import_text("crontab", tmp_path, text)
     assert list(commands(found).values()) == [command]
     assert [group.user for group in found.config.workers.values()] == [user]
-    assert ("import the file with --system" in found.comments) == ("root" in command)
+    assert ("import the file with --system" in found.comments) == ("root" in command or "www-data" in command)
 
 
 @pytest.mark.parametrize("name", ["/etc/crontab", "/etc/cron.d/shop"])

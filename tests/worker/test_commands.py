@@ -169,19 +169,25 @@ def test_a_program_that_is_not_there_holds_its_jobs(place):
     script = place.app / "script"
     script.write_text("echo hello\n")
     script.chmod(0o755)
+    lost = place.app / "lost"
+    lost.write_text("#!/no/shell\r\necho hello\n")
+    lost.chmod(0o755)
     dull = place.app / "dull"
     dull.touch(0o644)
     tasks = {
         "missing": {"run": "", "command": ("no-such-program",)},
         "dull": {"run": "", "command": (str(dull),)},
         "headless": {"run": "", "command": (str(script),)},
+        "lost": {"run": "", "command": (str(lost),)},
         "nowhere": {"run": "", "command": ("true",), "directory": "/no/such"},
     }
     program = place.start(tasks=tasks)
     for task in tasks:
         place.until(place.enqueue(task), "held")
-    for words in ("install it", "chmod +x", "#!/bin/sh", "the directory /no/such"):
+    for words in ("install it", "chmod +x", "#!/bin/sh", "names '/no/shell", "the directory /no/such"):
         until(lambda words=words: words in program.text(), program.text)
+    # found as the task is loaded: a group that found it at the start of a job would load the task again and again
+    assert "can run again" not in program.text()
 
 
 REFUSED = {

@@ -134,6 +134,9 @@ def _statuses(root: Node, config: Config, task: Task) -> Iterator[Problem]:
         yield place.error("two-meanings", f"the exit status {status} has two meanings", remedy)
     if task.command and snooze and config.retry_policies[task.retry].at_most_once:
         yield place.error("snooze-once", f"retry: {task.retry} lets a job begin only once", "remove snooze")
+    if task.command and retry and config.retry_policies[task.retry].max_attempts == 1:
+        message = f"retry: {task.retry} allows one attempt, so exit_status.retry retries nothing"
+        yield place.warning("ignored-key", message, "name another policy, or remove retry")
 
 
 def _call(call: DeclaredCall) -> Iterator[Problem]:

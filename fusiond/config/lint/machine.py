@@ -13,6 +13,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import shlex
 import shutil
 import socket
@@ -194,8 +195,12 @@ def _no_start(task: Task, group: WorkerGroup) -> Iterator[tuple[str, str]]:
         yield f"{program} is nowhere in the PATH of group {group.name!r}, {searched}", "install it, or write its path"
     elif not _is_program(path):
         yield _no_program("program", path, "correct the path; a relative one starts at `directory`")
-    elif Path(path).stat().st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()) and text[:2] != b"#!":
-        yield f"{path} is a script without #!", "begin it with #! and its interpreter"
+    elif Path(path).stat().st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()):
+        if not (named := re.match(rb"#![ \t]*([^ \t\n]+)", text)):
+            yield f"{path} is a script without #!", "begin it with #! and its interpreter"
+        elif not os.access(Path(directory, os.fsdecode(named[1])), os.X_OK):
+            message = f"the first line of {path} names {os.fsdecode(named[1])!r}, which cannot be executed"
+            yield message, "save it with line ends of Unix" if named[1].endswith(b"\r") else "correct that line"
 
 
 def _files(root: Node, maps: list[Node], severity: Severity) -> Iterator[Problem]:

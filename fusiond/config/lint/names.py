@@ -30,6 +30,7 @@ def check_declared(root: Node) -> Iterator[Problem]:
     for settings in all_maps(root, "tasks"):
         yield from _unless_declared(settings.get("priority"), "priority", priorities)
         yield from _unless_declared(settings.get("retry"), "retry policy", policies)
+        yield from _pools_of(settings, root.names("pools"))
         for key in _ON_END:
             yield from _unless_declared(settings.get(key, "task"), "task", root.names("tasks"))
     for _, flow in root.entries("flows"):
@@ -149,6 +150,12 @@ def _queues_of(group: Node, queues: Mapping[str, Any]) -> Iterator[Problem]:
     if weights and "order" in group.keys:
         message = "order does not go with a map of weights"
         yield group.keys["order"].error("exclusive-keys", message, "remove order, or write the queues as a list")
+
+
+def _pools_of(task: Node, pools: Mapping[str, Any]) -> Iterator[Problem]:
+    for name, _ in task.entries("pools"):
+        if name not in pools:
+            yield _undeclared(name, name, task.nearest("pools", name), "pool", pools)
 
 
 def _unless_declared(node: Node | None, kind: str, known: Mapping[str, Any]) -> Iterator[Problem]:

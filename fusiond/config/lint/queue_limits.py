@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from fusiond.config.lint.suggest import Suggestions
 from fusiond.config.model import Config
 from fusiond.config.model.limits import RATE, jobs_and_seconds
 from fusiond.config.problems import Problem
@@ -21,7 +20,7 @@ def check(root: Node) -> Iterator[Problem]:
     limits = [("max_running", task.nearest("limit"), task.get("limit")) for _, task in root.entries("tasks")]
     limits += [("slots", root.nearest("pools", name), pool) for name, pool in root.entries("pools")]
     for key, place, limit in limits:
-        if limit is not None and isinstance(limit.value, dict):
+        if limit is not None and (isinstance(limit.value, dict) or (key == "slots" and limit.value is None)):
             yield from _rate(limit.get("rate_limit"))
             said = [limit.get(each) for each in (key, "rate_limit")]
             if not any(node is not None and node.value is not None for node in said):
@@ -46,10 +45,7 @@ def check_needs(root: Node, config: Config) -> Iterator[Problem]:
     needs = [(task, pool, need) for task in config.tasks.values() for pool, need in task.pools.items()]
     for task, name, need in needs:
         place, pool = root.nearest("tasks", task.name, "pools", name), config.pools.get(name)
-        if pool is None:
-            remedy = Suggestions(config.pools)(name) or "declare it below `pools`"
-            yield place.error("unknown-pool", f"pool {name!r} is not declared", remedy)
-        elif pool.slots is not None and need > pool.slots:
+        if pool is not None and pool.slots is not None and need > pool.slots:
             message = f"task {task.name!r} needs {need} slots of pool {name!r}, which has {pool.slots}"
             yield place.error("needs-too-much", message, "write less, or raise `slots` of the pool")
 

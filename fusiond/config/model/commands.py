@@ -14,7 +14,7 @@ from fusiond.config.kinds import AS_WRITTEN, WORD, Key, Kind, Text, between
 #: one word of a command; a number is taken as it is written
 CommandWord = Annotated[str, AS_WRITTEN]
 _A_LIST: Final = "write a list of words, such as [pg_dump, shop]; for a line of a shell, [sh, -c, '…']"
-COMMAND: Final = Kind({"type": "array", "minItems": 1, "maxItems": 1000, "errorMessage": _A_LIST})
+COMMAND: Final = Kind({"type": ["array"], "minItems": 1, "maxItems": 1000, "errorMessage": _A_LIST})
 Status = Annotated[int, between(0, 255)]
 PLACEHOLDER: Final = re.compile(rf"(?<!\$)\$\(({WORD})\)")
 
@@ -32,7 +32,9 @@ class Parameter:
     #: A regular expression that the whole value must match; its classes, such as \d and \w, mean ASCII characters.
     pattern: Annotated[Text | None, Key("Pattern", "[0-9]{4}-[0-9]{2}-[0-9]{2}", either=True)] = None
     #: The values themselves.
-    enum: Annotated[tuple[CommandWord, ...], Key("Values", ["shop", "crm"], either=True)] = ()
+    enum: Annotated[
+        tuple[CommandWord, ...], Kind({"type": ["array"], "minItems": 1}), Key("Values", ["shop", "crm"], either=True)
+    ] = ()
     #: Whether a value may begin with `-`, and so be an option of the program.
     leading_dash: Annotated[bool, Key("Leading dash", True)] = False
 

@@ -73,8 +73,11 @@ class Command:
         found = next((path for path in there if os.access(path, os.X_OK)), None)
         if found is None:
             raise _not_started(program, errno.EACCES if there else errno.ENOENT)
-        if _is_headless(found):
+        if (interpreter := _interpreter(found)) == "":
             raise _not_started(program, errno.ENOEXEC)
+        if interpreter and not os.access(os.path.join(directory, interpreter), os.X_OK):
+            why = f"{program}: its first line names {interpreter!r}, which cannot be executed; correct that line"
+            raise task_errors.TaskError("TASK_NOT_FOUND", why)
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -190,14 +193,15 @@ def _not_started(name: str, number: int) -> task_errors.TaskError:
     return task_errors.TaskError("TASK_NOT_FOUND", f"{name}: {os.strerror(number)}; {_REMEDIES[number]}")
 
 
-def _is_headless(path: str) -> bool:
-    """Whether it is a text that does not name its interpreter, so that the kernel cannot execute it."""
+def _interpreter(path: str) -> str | None:
+    """What the first line of a text names, as the kernel reads it; empty: nothing. None: the file is no text."""
     try:
         with open(path, "rb") as file:
-            head = file.read(128)
+            head = file.read(256)
     except OSError:  # it can be executed, and not be read
-        return False
-    return not head.startswith(b"#!") and b"\0" not in head
+        return None
+    named = re.match(rb"#![ \t]*([^ \t\n]+)", head)
+    return None if b"\0" in head else os.fsdecode(named[1]) if named else ""
 
 
 def _refused(why: str) -> payload.TaskFailed:

@@ -119,6 +119,8 @@ def test_policies_name_the_failure_of_a_program():
         ("parameters: {p: {pattern: '(?u)[0-9]+'}}, stdin: arguments", [("broken-pattern", "'(?u)[0-9]+'")]),
         ("parameters: {p: {pattern: 'a{99999999999}'}}, stdin: arguments", [("broken-pattern", "'a{99999999999}'")]),
         ("exit_status: {snooze: [99]}, retry: none", [("snooze-once", "exit_status")]),
+        ("exit_status: {retry: [75]}, retry: none", [("ignored-key", "exit_status")]),
+        ("exit_status: {retry: [75]}", []),
         ("parameters: {p: {enum: [-v, a, -1]}}, stdin: arguments", [("bad-value", "-v"), ("bad-value", "-1")]),
         ("parameters: {p: {enum: [-v, a], leading_dash: true}}, stdin: arguments", []),
         ("secret: [args.0]", [("unknown-parameter", "args.0")]),
@@ -226,7 +228,9 @@ def test_a_step_gets_no_result_of_a_command_that_keeps_none():
         ("{command: [sh]}", ""), ("{command: [./there]}", ""), ("{command: [own]}", ""), ("{command: [from_file]}", ""),
         ("{command: [bare]}", "nowhere in the PATH"), ("{command: [./there], directory: bin}", ""),
         ("{command: [./no]}", "there is no program"), ("{command: [./data]}", "not executable"),
-        ("{command: [./bare]}", "without #!"), ("{command: [./bin]}", "is a directory"),
+        ("{command: [./bare]}", "without #!"), ("{command: [./lost]}", "names '/no/sh', which cannot be executed"),
+        ("{command: [./crlf]}", r"names '/bin/sh\r'"), ("{command: [./spaced]}", ""),
+        ("{command: [./bin]}", "is a directory"),
         ("{command: [sh], directory: no}", "the directory"), ("{command: [./no], queue: elsewhere}", ""),
     ],
 )  # fmt: skip
@@ -235,7 +239,9 @@ def test_what_this_machine_lacks_is_warned_of(task, found, tmp_path):
     (tmp_path / "bin").mkdir()
     for name, text, mode in (
         ("there", "#!/bin/sh\n", 0o755), ("bin/there", "#!/bin/sh\n", 0o755), ("bin/own", "#!/bin/sh\n", 0o755),
-        ("data", "x\n", 0o644), ("bare", "echo\n", 0o755), ("more/from_file", "#!/bin/sh\n", 0o755),
+        ("data", "x\n", 0o644), ("bare", "echo\n", 0o755), ("lost", "#!/no/sh\n", 0o755),
+        ("crlf", "#!/bin/sh\r\n", 0o755), ("spaced", "#! /bin/sh -e\n", 0o755),
+        ("more/from_file", "#!/bin/sh\n", 0o755),
     ):  # fmt: skip
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -27,6 +27,7 @@ CRON = "cron: {c: {task: a, every: 1h, %s}}\nworkers: {m: {}}\n"
 CRON_OF_A = "tasks: {a: {run: x.y}}\n" + CRON
 CALENDARS = "calendars: {rest: {weekends: true}}\n"
 DAILY = CALENDARS + CRON_OF_A.replace("every: 1h", "schedule: '@daily'")
+POOL = "tasks: {a: {run: x.y, pools: {p: 1}}}\nworkers: {m: {}}\n"
 CASES = [
     # -- structure
     ("unknown-key", "queues: {a: {defaults: {runn: x}}}\n", "runn"),
@@ -128,6 +129,11 @@ CASES = [
         "queues: {q: {max_running: 2}}\ntasks: {a: {run: x.y, queue: q, limit: {max_running: 3}}}\nworkers: {m: {}}\n",
         "3",
     ),
+    ("wrong-type", "tasks: {a: {command: null}}\nworkers: {m: {}}\n", "null"),
+    ("empty", "tasks: {a: {command: [cat, $(x)], parameters: {x: {enum: []}}}}\nworkers: {m: {}}\n", "enum"),
+    # a pool with a mistake is declared
+    ("out-of-range", "pools: {p: {slots: 0}}\n" + POOL, "0"),
+    ("limit-of-nothing", "pools: {p: null}\n" + POOL, "null"),
     # -- outboxes
     ("missing-key", OUTBOX % "tasks: [a]", "o"),
     ("exclusive-keys", OUTBOX % "tasks: [a], url: 'postgresql://h/d', url_file: /etc/hostname", "o"),
