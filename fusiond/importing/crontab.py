@@ -152,7 +152,7 @@ class _File:
         comments = [where]
         if _SUDO.search(words):
             comments.append("sudo and su do not work in jobs: remove them, and name that user as `user` of the group")
-        if not self._has_users and (first := "".join(words.split(None, 1)[:-1])) in _ACCOUNTS:
+        if not self._has_users and (first := words.split(None, 1)[0]) in _ACCOUNTS:
             comments.append(f"`{first}` is taken for a program; if it is the user, import the file with --system")
         argv = [self._settings.shell, "-c", words]
         if PurePath(self._settings.shell).name in _SHELLS and not words.startswith("cd /"):
