@@ -60,6 +60,8 @@ class ForkServers:
         self._timer: asyncio.TimerHandle | None = None
         #: how many in a row died soon after their start; how many in a row loaded no task, or no further one
         self._deaths, self._tries = 0, 0
+        #: loop seconds when the last one was replaced by one that loads more
+        self._replaced_at = 0.0
         #: those that were replaced; each ends with its last child
         self._former: list[ServerHandle] = []
         #: slots of the first children that do not serve yet
@@ -100,6 +102,10 @@ class ForkServers:
         if self._serving:
             # A fork server that still loads was launched with an older table; it reads this one before it forks.
             self._serving.set_table(table)
+        if self.problems and self._children.server:
+            # What does not load may be corrected in it.
+            self._stop_retry()
+            self._timer = self._loop.call_later(0, self._retry)
 
     def close(self) -> None:
         """End all fork servers, and all other processes below this one."""
@@ -252,6 +258,8 @@ class ForkServers:
     def note_problem(self, task: str, code: str, message: str) -> None:
         """The fork server, or a child that was forked from it, could not load the task."""
         if task not in self.problems:
+            if not self.problems and self._loop.time() > self._replaced_at + LONGEST_RETRY:
+                self._tries = 0
             if not self.on_trial:
                 log.error("task '%s' cannot run: %s", task, message, extra={"code": code})
             self.problems[task] = [code, message]
@@ -301,7 +309,10 @@ class ForkServers:
         self._serving, self._trial, self.origin = server, None, server.origin
         self._good = None if problems else server.origin
         server.set_table(self._table)
+        tries, self._replaced_at = self._tries, self._loop.time()
         self._take_problems(problems)
+        # A task that loads there, and that no child can run, is a problem again soon: the pauses must grow.
+        self._tries = max(tries, self._tries)
         self._children.replace(server)
         self._end_former()
         self._children.report(reports.TasksLoaded(problems))

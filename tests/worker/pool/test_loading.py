@@ -2,9 +2,11 @@
 
 import os
 import signal
+from datetime import datetime
 
 import pytest
 
+from tests.chaos.package import Edit, copy
 from tests.support.running import until
 
 #: fails to import for as long as the file is there
@@ -90,6 +92,35 @@ def test_others_run_while_some_do_not_load(place, flag, isolation):
     assert place.until(long).attempts == 1
     assert place.result(place.enqueue("flaky_echo", 8)) == [8]
     until(lambda: len(program.fork_servers()) == 1, program.text)
+
+
+def test_what_loads_and_cannot_run_is_tried_again_after_longer_pauses(place):
+    """A program for another processor, say: the fork server finds it, and no child can start it."""
+    (place.app / "strange").write_bytes(b"\x7fELF\0")
+    (place.app / "strange").chmod(0o755)
+    sooner = Edit("worker/pool/fork_servers.py", "RETRY, LONGEST_RETRY = 2.0,", "RETRY, LONGEST_RETRY = 0.1,")
+    tasks = {"work": {"run": "", "command": ("./strange",)}}
+    program = place.start(own={"PYTHONPATH": str(copy(place.directory / "code", (sooner,)))}, tasks=tasks)
+    place.enqueue("work")
+
+    def told():
+        said = [record for record in program.records() if "can run again" in record["message"]]
+        return [datetime.fromisoformat(record["time"]).timestamp() for record in said]
+
+    until(lambda: len(told()) >= 5, program.text)
+    assert told()[4] - told()[3] > 0.8
+
+
+def test_what_the_file_corrects_is_tried_again_at_once(place):
+    """Not after the pause, which is of minutes after some tries."""
+    later = Edit("worker/pool/fork_servers.py", "RETRY, LONGEST_RETRY = 2.0, 300.0", "RETRY = LONGEST_RETRY = 3600.0")
+    tasks = {"work": {"run": "", "command": ("no-such-program",)}}
+    code = copy(place.directory / "code", (later,))
+    program = place.start(link=True, own={"PYTHONPATH": str(code)}, tasks=tasks)
+    id_ = place.enqueue("work")
+    place.until(id_, "held")
+    program.apply(tasks={"work": {"run": "", "command": ("true",)}})
+    assert place.until(id_).status == "finished"
 
 
 @BOTH
