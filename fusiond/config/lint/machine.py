@@ -192,7 +192,8 @@ def _no_start(task: Task, group: WorkerGroup) -> Iterator[tuple[str, str]]:
     if not _is_directory(directory):
         yield f"the directory {directory} does not exist", _CREATE
     elif path is None:
-        yield f"{program} is nowhere in the PATH of group {group.name!r}, {searched}", "install it, or write its path"
+        remedy = "write each word for itself, such as [ls, -l]" if " " in program else "install it, or write its path"
+        yield f"{program} is nowhere in the PATH of group {group.name!r}, {searched}", remedy
     elif not _is_program(path):
         yield _no_program("program", path, "correct the path; a relative one starts at `directory`")
     elif Path(path).stat().st_size < 1 << 20 and b"\0" not in (text := Path(path).read_bytes()):

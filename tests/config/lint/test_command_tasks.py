@@ -226,6 +226,7 @@ def test_a_step_gets_no_result_of_a_command_that_keeps_none():
     ("task", "found"),
     [
         ("{command: [sh]}", ""), ("{command: [./there]}", ""), ("{command: [own]}", ""), ("{command: [from_file]}", ""),
+        ("{command: [ls -l]}", "write each word for itself"),
         ("{command: [bare]}", "nowhere in the PATH"), ("{command: [./there], directory: bin}", ""),
         ("{command: [./no]}", "there is no program"), ("{command: [./data]}", "not executable"),
         ("{command: [./bare]}", "without #!"), ("{command: [./lost]}", "names '/no/sh', which cannot be executed"),
@@ -257,7 +258,7 @@ def test_what_this_machine_lacks_is_warned_of(task, found, tmp_path):
     loaded = load(path, environ={}, to_run=True)
     told = [each for each in loaded.problems if each.code == "missing-program"]
     assert [each.severity for each in told] == ["warning"] * bool(found), as_text(loaded.problems)
-    assert not told or found in told[0].message
+    assert not told or found in f"{told[0].message} {told[0].remedy}"
 
 
 def test_a_hostile_command_is_read_in_no_time():
