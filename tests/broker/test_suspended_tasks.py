@@ -6,6 +6,7 @@ from fusiond.broker.call import as_is, plain
 from fusiond.broker.records import NewJob, Outcome, TaskLimit
 from tests.broker.test_held_tasks import HOUR, Caller, Place
 from tests.broker.test_operator import interrupted
+from tests.support.running import until
 
 
 @pytest.fixture
@@ -85,11 +86,17 @@ def test_they_expire_are_canceled_and_count_for_the_length(place):
     place.enqueue("short", expires_ms=1)
     assert place.new.claim(9) == []
     assert place.run(place.broker.cancel("q", "a")) == "canceled"
-    place.redis("ZADD", "test:{q}:again", 0, "xshort")
-    place.new.claim(1)
+
+    def expires():
+        """A claim may come within the millisecond that the job has."""
+        place.redis("ZADD", "test:{q}:again", 0, "xshort")
+        place.new.claim(1)
+        return place.statuses("short") == ["failed"]
+
+    until(expires)
     place.run(place.broker.configure("q", tasks={}, max_length=2))
     assert place.run(place.broker.enqueue("q", [NewJob("d", "t", b"[]")])) == ["full"]
-    assert place.statuses("a", "b", "c", "short") == ["canceled", "held", "held", "failed"]
+    assert place.statuses("a", "b", "c") == ["canceled", "held", "held"]
     assert place.is_sound()
 
 
