@@ -78,7 +78,7 @@ class ChildReader:
         self._again = None if on else self._loop.call_later(_LATEST, self._resume)
 
     def read_soon(self) -> None:
-        """Outcomes are followed by no death just now: they come in parts, or their children take other jobs."""
+        """Read at once for a while: outcomes come in parts, or their children take other jobs, and do not die."""
         self._soon_until = self._loop.time() + _SOON
         self.read_at_once(on=True)
 

@@ -31,7 +31,7 @@ _variables: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
 #: bytes of a job at once, as nearly all have room in; memory for more would come from the kernel first
 _MOST = 1 << 12
 _ANOTHER = wire.frame(wire.ANOTHER, b"")
-#: KiB by which a child may have grown with its jobs, as each does a little, and still take another one
+#: KiB; a child may grow by so much with its jobs, as each child does a little, and still take another one
 _GROWN = 2048
 
 
@@ -134,9 +134,11 @@ class OneJobChild:
 
 def _is_as_forked(least: int) -> bool:
     """
-    Whether no process is left below this one, and what it tells of its next job's memory will be of that job.
+    Whether this child can take another job: no process is left below it, and no job has needed much memory.
 
-    `least`: KiB at its peak before its first job. A large result, for example, is in this process, too.
+    The kernel tells only the peak of a process in its whole life, which would be taken for the next job's.
+
+    `least`: KiB, the peak of this process before its first job. A large result, for example, raises it.
     """
     try:
         posix.waitpid(-1, posix.WNOHANG)
