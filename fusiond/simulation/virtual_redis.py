@@ -129,8 +129,11 @@ def virtual_redis() -> Iterator[VirtualRedis]:
     """One of them, until the block ends. Raises NoServer, or FusionError where the server does not start."""
     with script.replaced(TIMES), tempfile.TemporaryDirectory(prefix="fusiond-simulation-") as name:
         directory = Path(name)
-        server = _start(choose_server().path, directory)
+        path, socket = choose_server().path, directory / "socket"
+        words = [path, "--unixsocket", str(socket), "--dir", name, "--port", "0", "--save", "", "--appendonly", "no"]
+        server = embedded.launch(words, directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
+            _await_answer(server, path, socket)
             with connect(Broker(f"unix://{directory}/socket"), directory, timeout=_PATIENCE) as connection:
                 yield VirtualRedis(connection)
         finally:
@@ -138,15 +141,10 @@ def virtual_redis() -> Iterator[VirtualRedis]:
             server.wait()
 
 
-def _start(path: str, directory: Path) -> subprocess.Popen[bytes]:
-    """Start the server, and wait until it answers. Raises FusionError."""
-    socket = directory / "socket"
-    options = ["--port", "0", "--save", "", "--appendonly", "no"]
-    words = [path, "--unixsocket", str(socket), "--dir", str(directory), *options]
-    server = embedded.launch(words, directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def _await_answer(server: subprocess.Popen[bytes], path: str, socket: Path) -> None:
+    """Wait until the server of that program answers. Raises FusionError."""
     until = time.monotonic() + _PATIENCE
     while not embedded.answers(socket):
         if server.poll() is not None or time.monotonic() > until:
             raise FusionError(f"{path}, which the simulation needs, does not start; try `{path} --version`")
         time.sleep(embedded.GLANCE)
-    return server
